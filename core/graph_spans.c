@@ -42,7 +42,7 @@ void op_comm_numbers(uint32_t *out, const Graph *g, const Role *role)
         const Segment *s = &g->segments[in->segment];
         for (uint32_t k = 0; k < s->op_n; k++) {
             const Op *o = graph_ops(g, s) + k;
-            bool collective = op_is_comm(o->kind) && !op_is_p2p(o->kind);
+            bool collective = op_is_collective(o->kind);
             out[in->first_op + k] = collective ? of_group[o->u.comm.group]++ : at[o->lane];
             posted[o->lane]++;
             at[o->lane] = o->grouped ? at[o->lane] : posted[o->lane];

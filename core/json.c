@@ -804,23 +804,12 @@ bool json_end(JsonObj *o)
     return o->ok;
 }
 
-/* As "haed" and "head". */
-static bool swaps_two(const char *a, const char *b)
-{
-    size_t i = 0;
-    while (a[i] && a[i] == b[i])
-        i++;
-    return a[i] && b[i] && a[i] == b[i + 1] && a[i + 1] == b[i] &&
-           strcmp(a + i + 2, b + i + 2) == 0;
-}
-
-/* One letter off a key that is not there, or two in each other's place: a slip, not a key that
- * nobody here needs. */
-static bool is_slip(const JsonObj *o, const char *key)
+/* Almost a key that is not there: a slip, not a key that nobody here needs. */
+static bool is_almost_asked(const JsonObj *o, const char *key)
 {
     enum { LETTERS_MIN = 5 };
     for (uint32_t i = 0; strlen(key) >= LETTERS_MIN && i < o->asked_n; i++)
-        if ((edit_distance(key, o->asked[i]) <= 1 || swaps_two(key, o->asked[i])) &&
+        if (is_slip(key, o->asked[i]) &&
             !cJSON_GetObjectItemCaseSensitive(o->node.item, o->asked[i]))
             return true;
     return false;
@@ -831,7 +820,7 @@ bool json_end_lax(JsonObj *o)
     const cJSON *item = o->ok ? o->node.item : NULL;
     for (const cJSON *c = item ? item->child : NULL; c && o->ok; c = c->next)
         if (!was_asked(o, c->string) &&
-            (json_is_set(json_member(o->node, c->string)) || is_slip(o, c->string)))
+            (json_is_set(json_member(o->node, c->string)) || is_almost_asked(o, c->string)))
             o->ok = unknown_key(o, c->string, "the key changes nothing here");
     free_asked(o);
     return o->ok;

@@ -33,6 +33,21 @@ uint32_t edit_distance(const char *a, const char *b)
     return row[n];
 }
 
+/* As "haed" and "head". */
+static bool swaps_two(const char *a, const char *b)
+{
+    size_t i = 0;
+    while (a[i] && a[i] == b[i])
+        i++;
+    return a[i] && b[i] && a[i] == b[i + 1] && a[i + 1] == b[i] &&
+           strcmp(a + i + 2, b + i + 2) == 0;
+}
+
+bool is_slip(const char *typed, const char *name)
+{
+    return edit_distance(typed, name) <= 1 || swaps_two(typed, name);
+}
+
 /* UINT32_MAX: too far away to be meant. */
 static uint32_t distance_if_near(const char *typed, const char *name)
 {

@@ -15,6 +15,8 @@ enum { NEAREST_NAME_CAP = 64 };
  * NEAREST_NAME_CAP bytes or more are UINT32_MAX apart. */
 uint32_t edit_distance(const char *a, const char *b);
 
+/* True when typed is one letter off the name, or has two neighbours in each other's place. */
+bool is_slip(const char *typed, const char *name);
 /* True when typed is at most two letters and half of name away from it. */
 bool is_near(const char *typed, const char *name);
 /* The nearest such name, the first of equals, or NULL. */

@@ -174,8 +174,8 @@ static bool write_rank(const Record *r, uint32_t rank, const void *message, size
     role_logical_keys(w.logical_keys, w.g, w.role);
     for (uint32_t i = 0; i < r->steps_n; i++)
         write_tasks(&w, tasks + i * n, launch_ns);
-    free(w.numbers);
     write_steps(&w, times, r->steps_n);
+    free(w.numbers);
     free(w.logical_keys);
     return true;
 }

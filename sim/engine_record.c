@@ -11,15 +11,28 @@
 #include "core/graph_spans.h"
 #include "sim/engine_state.h"
 
-/* Those of another runner of the role, where there is one already. */
-static const uint64_t *keys_of(Sim *sim, const Runner *r)
+/* What spans of a role say besides: core/graph_spans.h.  NULL: not known yet. */
+typedef struct Labels {
+    uint32_t *comm_numbers; /* by op id */
+    uint64_t *logical_keys; /* by instance */
+} Labels;
+
+static Labels *labels_of(const Sim *sim, const Runner *r)
 {
-    for (const Runner *other = sim->runners; other < r; other++)
-        if (other->role == r->role)
-            return other->logical_keys;
-    uint64_t *keys = PUSH_ARRAY(&sim->arena, uint64_t, r->role->instances_n + 1);
-    role_logical_keys(keys, sim->g, r->role);
-    return keys;
+    return &sim->labels[r->role - sim->g->roles];
+}
+
+static void find_labels(Sim *sim, const Runner *r)
+{
+    if (!sim->labels)
+        sim->labels = PUSH_ARRAY(&sim->arena, Labels, sim->g->roles_n);
+    Labels *l = labels_of(sim, r);
+    if (l->comm_numbers)
+        return;
+    l->comm_numbers = PUSH_ARRAY(&sim->arena, uint32_t, r->role->ops_n + 1);
+    op_comm_numbers(l->comm_numbers, sim->g, r->role);
+    l->logical_keys = PUSH_ARRAY(&sim->arena, uint64_t, r->role->instances_n + 1);
+    role_logical_keys(l->logical_keys, sim->g, r->role);
 }
 
 void record_tracks(Sim *sim, Runner *r)
@@ -28,23 +41,15 @@ void record_tracks(Sim *sim, Runner *r)
         r->track[lane] = NONE_U32;
     if (!sim->timeline)
         return;
-    uint32_t role = (uint32_t)(r->role - sim->g->roles);
-    if (!sim->comm_numbers)
-        sim->comm_numbers = PUSH_ARRAY(&sim->arena, uint32_t *, sim->g->roles_n);
-    if (!sim->comm_numbers[role]) {
-        sim->comm_numbers[role] = PUSH_ARRAY(&sim->arena, uint32_t, r->role->ops_n + 1);
-        op_comm_numbers(sim->comm_numbers[role], sim->g, r->role);
-    }
+    find_labels(sim, r);
     role_tracks(sim->timeline, sim->g, r->role, r->rc->rank, r->rc->ranks_n, r->track);
-    r->logical_keys = keys_of(sim, r);
 }
 
 static uint32_t comm_row(Sim *sim, const Runner *r, uint32_t lane, const Op *o, uint32_t op_id)
 {
     Timeline *t = sim->timeline;
     const LaneState *l = &r->lane[lane];
-    Comm c =
-        op_comm(t, sim->g, o, r->rc->rank, sim->comm_numbers[r->role - sim->g->roles][op_id]);
+    Comm c = op_comm(t, sim->g, o, r->rc->rank, labels_of(sim, r)->comm_numbers[op_id]);
     if (!op_is_p2p(o->kind))
         c.algorithm = intern(&t->names, algorithm_names[l->algorithm]);
     c.protocol = intern(&t->names, protocol_names[l->protocol]);
@@ -74,7 +79,8 @@ void record_op(Sim *sim, Runner *r, uint32_t lane, uint32_t instance, uint32_t o
                                  .dur_ns = sim->now_ns - l->start_ns,
                                  .op = op_id,
                                  .comm = comm ? comm_row(sim, r, lane, o, op_id) : NONE_U32 });
-    timeline_set_logical(t, span, op_logical(sim->g, o, r->logical_keys[instance]));
+    timeline_set_logical(t, span,
+                         op_logical(sim->g, o, labels_of(sim, r)->logical_keys[instance]));
     int64_t before = op > s->op_first ? r->cost->launch_after[op - 1] : 0;
     int64_t launch_ns = r->cost->launch_after[op] - before;
     if (launch_ns > 0)

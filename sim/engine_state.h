@@ -204,8 +204,6 @@ typedef struct Runner {
     End *ends; /* by Sim.comm_key; NULL: none is known yet */
     RankStat *stat;
     uint32_t track[LANE_N]; /* timeline; NONE_U32 */
-    /* By instance (core/graph_spans.h); NULL without a timeline. */
-    const uint64_t *logical_keys;
 } Runner;
 
 /* ---- flows ---- */
@@ -254,8 +252,8 @@ typedef struct Sim {
     SimResult *result;
     const int64_t *start_ns; /* by class: when its host begins; NULL: at 0 */
 
-    Program *programs;       /* by role */
-    uint32_t **comm_numbers; /* by role, op_comm_numbers; NULL: no timeline is written */
+    Program *programs;     /* by role */
+    struct Labels *labels; /* by role (engine_record.c); NULL: no timeline is written */
     uint32_t chains_n;
     uint32_t *lane_ops; /* [segment op_first + k]: ops of a segment by lane, in order */
     /* [segment * LANE_N + lane], of lanes it has ops on: where they are in the above. */

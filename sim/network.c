@@ -113,17 +113,32 @@ static CommCost finish(const Choice *c)
     return cost;
 }
 
-/* Measured as a whole: the links say only how much of it is sharing them. */
-static void measured(Choice *c, double ns, double latency_ns)
+/* What was measured of a transfer: at its size, or at the nearest there is. */
+typedef struct Known {
+    uint64_t bytes;
+    double ns, latency_ns;
+} Known;
+
+/* False: nothing was. */
+static bool was_measured(Known *k, const Machine *m, OpKind kind, uint32_t ranks,
+                         uint32_t nodes, uint64_t bytes)
 {
-    c->best.latency_ns = ns_up(latency_ns * c->scale);
-    c->best.traffic_bytes = (ns - latency_ns) * c->own_rate * c->scale;
+    k->bytes = machine_measured_size(m, kind, ranks, nodes, bytes);
+    k->ns = machine_measured_ns(m, kind, ranks, nodes, k->bytes, &k->latency_ns);
+    return !isnan(k->ns);
+}
+
+/* As a whole: the links say only how much of it is sharing them. */
+static void measured(Choice *c, const Known *k)
+{
+    c->best.latency_ns = ns_up(k->latency_ns * c->scale);
+    c->best.traffic_bytes = (k->ns - k->latency_ns) * c->own_rate * c->scale;
 }
 
 /* Beyond the sizes that were measured: the model, as much slower as it was there. */
-static void measured_beside(Choice *c, double ns, const Choice *there)
+static void measured_beside(Choice *c, const Known *k, const Choice *there)
 {
-    double slower = ns / there->best_ns;
+    double slower = k->ns / there->best_ns;
     c->best.latency_ns = ns_up((double)c->best.latency_ns * slower);
     c->best.traffic_bytes *= slower;
 }
@@ -190,15 +205,14 @@ static Choice choose(const Machine *m, const GroupClass *g, const Resource *reso
     bool any = only.algorithm == ALGORITHM_N && only.protocol == PROTOCOL_N;
     if (!any || g->sent_once > 0) /* measured are NCCL's */
         return c;
-    uint64_t at = machine_measured_size(m, kind, g->size, g->nodes_n, bytes);
-    double latency_ns, ns = machine_measured_ns(m, kind, g->size, g->nodes_n, at, &latency_ns);
-    if (isnan(ns))
+    Known k;
+    if (!was_measured(&k, m, kind, g->size, g->nodes_n, bytes))
         return c;
-    if (at == bytes) {
-        measured(&c, ns, latency_ns);
+    if (k.bytes == bytes) {
+        measured(&c, &k);
     } else {
-        Choice there = model(m, g, resource, kind, at, 1, only);
-        measured_beside(&c, ns, &there);
+        Choice there = model(m, g, resource, kind, k.bytes, 1, only);
+        measured_beside(&c, &k, &there);
     }
     return c;
 }
@@ -285,20 +299,17 @@ static Choice choose_send(const Send *s, const Demand *flow, const Resource *res
                           double scale, Protocol only)
 {
     Choice c = model_send(s, flow, resource, scale, only);
-    uint32_t nodes = s->same_node ? 1 : 2;
-    if (only != PROTOCOL_N)
+    Known k;
+    if (only != PROTOCOL_N ||
+        !was_measured(&k, s->m, OP_SEND, 2, s->same_node ? 1 : 2, s->bytes))
         return c;
-    Send near = *s;
-    near.bytes = machine_measured_size(s->m, OP_SEND, 2, nodes, s->bytes);
-    double latency_ns,
-        ns = machine_measured_ns(s->m, OP_SEND, 2, nodes, near.bytes, &latency_ns);
-    if (isnan(ns))
-        return c;
-    if (near.bytes == s->bytes) {
-        measured(&c, ns, latency_ns);
+    if (k.bytes == s->bytes) {
+        measured(&c, &k);
     } else {
+        Send near = *s;
+        near.bytes = k.bytes;
         Choice there = model_send(&near, flow, resource, 1, only);
-        measured_beside(&c, ns, &there);
+        measured_beside(&c, &k, &there);
     }
     return c;
 }

@@ -315,6 +315,20 @@ static inline bool drawn_make(Drawn *x, const Draw *d)
     return ok;
 }
 
+/* What `lockstep run` makes of it. */
+static inline bool drawn_make_to_run(Drawn *x, const Draw *d)
+{
+    Err err = { 0 };
+    JsonDoc *doc = json_parse(d->text, strlen(d->text), "drawn", &err);
+    *x = (Drawn){ 0 };
+    bool ok = doc && scenario_from(&x->s, doc, NULL, 0, &err) &&
+              software_read(&x->sw, &x->arena, "lockstep", &err) &&
+              build_graph(&x->g, &x->s, &x->sw, &err);
+    if (!CHECK(ok))
+        fprintf(stderr, "%s\n%s\n", err.text, d->text);
+    return ok;
+}
+
 static inline void drawn_free(Drawn *x)
 {
     built_free(x);

@@ -280,20 +280,6 @@ static bool meetings_fit(World *w)
 
 /* ---- tests ---- */
 
-/* What `lockstep run` makes of it. */
-static bool make_drawn(Drawn *x, const Draw *d)
-{
-    Err err = { 0 };
-    JsonDoc *doc = json_parse(d->text, strlen(d->text), "drawn", &err);
-    *x = (Drawn){ 0 };
-    bool ok = doc && scenario_from(&x->s, doc, NULL, 0, &err) &&
-              software_read(&x->sw, &x->arena, "lockstep", &err) &&
-              build_graph(&x->g, &x->s, &x->sw, &err);
-    if (!CHECK(ok))
-        fprintf(stderr, "%s\n%s\n", err.text, d->text);
-    return ok;
-}
-
 typedef bool CheckWorld(World *w);
 
 static void each_drawn(CheckWorld *check)
@@ -304,7 +290,7 @@ static void each_drawn(CheckWorld *check)
         Drawn x;
         World w = { 0 };
         draw_scenario(&d, seed, (DrawKind){ .odd = seed % 2, .experts = seed % 3 == 0 });
-        if (make_drawn(&x, &d) && world_make(&w, &x.g) && !CHECK(check(&w)))
+        if (drawn_make_to_run(&x, &d) && world_make(&w, &x.g) && !CHECK(check(&w)))
             fprintf(stderr, "%s\n", d.text);
         comms_n += w.plan.comms_n;
         world_free(&w);

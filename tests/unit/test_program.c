@@ -111,19 +111,6 @@ static void check_same_order(const Order *a, const Order *b)
 
 /* ---- programs of drawn scenarios ---- */
 
-static bool make_drawn(Drawn *x, const Draw *d)
-{
-    *x = (Drawn){ 0 };
-    Err err = { 0 };
-    JsonDoc *doc = json_parse(d->text, strlen(d->text), "drawn", &err);
-    bool ok = doc && scenario_from(&x->s, doc, NULL, 0, &err) &&
-              software_read(&x->sw, &x->arena, "lockstep", &err) &&
-              build_graph(&x->g, &x->s, &x->sw, &err);
-    if (!CHECK(ok))
-        fprintf(stderr, "%s\n%s\n", err.text, d->text);
-    return ok;
-}
-
 typedef void CheckProgram(const Program *p);
 
 static uint32_t looked_at_n, guards_n, staged_n;
@@ -158,7 +145,7 @@ static void each_drawn(CheckProgram *check)
         Draw d;
         Drawn x;
         draw_scenario(&d, seed, (DrawKind){ .odd = seed % 2 });
-        if (make_drawn(&x, &d))
+        if (drawn_make_to_run(&x, &d))
             each_role(&x.g, check);
         drawn_free(&x);
     }
