@@ -13,6 +13,7 @@
 #include <stdlib.h>
 
 #include "core/json_out.h"
+#include "core/printable.h"
 #include "sim/cluster_open.h"
 #include "sim/cmd.h"
 #include "sim/cmd_options.h"
@@ -299,15 +300,51 @@ static void print_collectives(const Facts *f)
     }
 }
 
+enum { PROSE_WIDTH = 100, PROSE_INDENT = 2 };
+
+/* Words of a text of others, in lines that are indented. */
+static void print_prose(const char *text)
+{
+    uint32_t column = 0;
+    while (*text) {
+        char word[TEXT_CAP];
+        size_t n = 0;
+        while (*text && *text != ' ' && n + 4 < sizeof word)
+            n += printable_next(word + n, &text);
+        word[n] = '\0';
+        text += *text == ' ';
+        uint32_t width = printable_width(word);
+        bool fits = column > 0 && column + 1 + width <= PROSE_WIDTH;
+        printf("%s%s", fits ? " " : column > 0 ? "\n  " : "  ", word);
+        column = width + (fits ? column + 1 : PROSE_INDENT);
+    }
+    printf("\n");
+}
+
+static void print_sources(const Machine *m)
+{
+    if (!*m->provenance)
+        return;
+    printf("\nsources of what the file says\n");
+    print_prose(m->provenance);
+}
+
 static void print_text(const Facts *f)
 {
     print_machine(f->m);
     for (uint32_t t = 0; t < f->m->types_n; t++)
         print_reach(f, &f->m->types[t]);
     print_collectives(f);
+    print_sources(f->m);
 }
 
 /* ---- JSON ---- */
+
+/* null: the file says nothing. */
+static void put_sources(JsonOut *j, const char *key, const char *provenance)
+{
+    json_put_text(j, key, *provenance ? provenance : NULL);
+}
 
 static void put_type(JsonOut *j, const NodeType *t)
 {
@@ -321,6 +358,7 @@ static void put_type(JsonOut *j, const NodeType *t)
     json_put_text(j, "intra_node", intra_kind_names[t->intra.kind]);
     json_put_number(j, "GBps", t->intra.bytes_per_ns);
     json_put_bool(j, "nvls", t->intra.nvls);
+    put_sources(j, "gpu_provenance", t->gpu->provenance);
     json_out_close(j, '}');
 }
 
@@ -401,6 +439,7 @@ static void print_json(const Facts *f)
     json_put_uint(&j, "gpus", f->m->gpus_n);
     json_put_number(&j, "price_usd_per_gpu_hour",
                     f->m->price_usd_per_gpu_hour > 0 ? f->m->price_usd_per_gpu_hour : NAN);
+    put_sources(&j, "provenance", f->m->provenance);
     json_put_open(&j, "node_types", '[');
     for (uint32_t t = 0; t < f->m->types_n; t++)
         put_type(&j, &f->m->types[t]);
@@ -434,8 +473,8 @@ static void print_help(FILE *f)
     fprintf(f,
             "usage: lockstep cluster NAME [OPTION]...\n"
             "Shows a cluster as a simulation has it: who reaches whom, over what, how fast,\n"
-            "and what collectives take on it.  NAME is built in (`lockstep list clusters`)\n"
-            "or a .json file.\n\n"
+            "what collectives take on it, and where its numbers come from.  NAME is built in\n"
+            "(`lockstep list clusters`) or a .json file.\n\n"
             "  --nodes N        so many nodes, in place of its own number\n"
             "  --set KEY=VALUE  changes a key of the cluster, as in\n"
             "                   inter_node.nics_per_node=4; repeatable\n"
