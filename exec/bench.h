@@ -92,7 +92,7 @@ typedef struct BenchLimits {
 
 typedef struct BenchTimes {
     double median_ns;
-    double p10_ns, p90_ns; /* samples: a tenth of them is below the one, above the other */
+    double p10_ns, p90_ns; /* core/quantile.h: a tenth of the samples is below, above */
     double taken; /* part of the time that other programs had the processor; NAN not known */
     uint32_t n;   /* samples of this rank */
 } BenchTimes;

@@ -282,8 +282,8 @@ BenchTimes bench_times(double *x, uint32_t n)
         return (BenchTimes){ 0, 0, 0, NAN, 0 };
     double median_ns = sort_median(x, n);
     return (BenchTimes){ .median_ns = median_ns,
-                         .p10_ns = x[n / 10],
-                         .p90_ns = x[n - 1 - n / 10],
+                         .p10_ns = quantile(x, n, 0.1),
+                         .p90_ns = quantile(x, n, 0.9),
                          .taken = NAN,
                          .n = n };
 }
