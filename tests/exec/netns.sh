@@ -42,6 +42,7 @@ hosts()
 {
     n=$1 pids=
     shift
+    rm -f "$folder"/rank? "$folder"/err? # who waits for a line must not see an earlier job's
     for rank in 0 1 2 3; do
         host=$one local=$rank before=
         [ $rank -ge $n ] && host=$two local=$((rank - n)) before=$second
@@ -124,13 +125,13 @@ ended_within()
 
 begin "a killed rank is named on both hosts"
 hosts 1 $train --steps 1000000 $by_flags
-sleep 1
+wait_for "step 1/" "$folder/err0" || fail "it does not train: $(cat "$folder"/err?)"
 kill -KILL ${pids##* }
 ended_within 5 "rank 3 on .* died" 3
 
 begin "a cable that is cut ends the job on both sides"
 hosts 2 $train --steps 1000000 $by_flags --timeout 2
-sleep 1
+wait_for "step 1/" "$folder/err0" || fail "it does not train: $(cat "$folder"/err?)"
 ip -n "$one" link set cable1 down
 ended_within 6 "rank [0-3] on .* has been silent for .* s: stopped, or its host is unreachable"
 tally
