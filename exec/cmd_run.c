@@ -205,7 +205,7 @@ static int start(RunTraining *t)
     tell_digest(digest, sizeof digest, t);
     place->digest = digest;
     if (t->by != LAUNCHER_NONE)
-        return run_rank(place, t);
+        return launch_self(place, run_rank, t);
     place->world = place->local_n = world;
     fflush(NULL);
     return t->o->loop ? launch_threads(world, run_rank, t, place)

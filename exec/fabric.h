@@ -36,6 +36,8 @@
  * FAULTS.  A rank that is killed, stops answering (SIGSTOP) or fails ends the job
  * on every rank: pending and later calls return false with one sentence that names
  * the rank and the host, within 5 s of a death and within `timeout_s` of silence.
+ * So does a job that stands still: all ranks live, but for ten times `timeout_s` none
+ * computes or ends a call for which others wait.
  */
 #ifndef LOCKSTEP_EXEC_FABRIC_H
 #define LOCKSTEP_EXEC_FABRIC_H
@@ -57,6 +59,7 @@ typedef struct RankPlace {
                                      digest differs is refused by name */
     bool tcp_only;      /* share no memory, not even on one host (tests, comparisons) */
     const char *copy;   /* this job's name among others side by side (launch_copies); NULL */
+    bool *came;         /* set once it goes to meet the others; NULL */
 } RankPlace;
 
 bool fabric_open(Fabric **f, const RankPlace *place, uint64_t arena_bytes, Err *err);

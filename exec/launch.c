@@ -4,8 +4,9 @@
  * All are forked before any of them begins (and before this process has threads).
  * The launcher then only waits for signals: a child that ended, or one that is to be
  * passed on.  A child dies with the launcher, however that one ends.  When one child
- * has failed the fabric ends the others; those that do not end are killed, those that
- * are stopped (SIGSTOP) and cannot end at once.
+ * has failed the fabric ends the others, or rank 0, who is told, while they meet; those
+ * that do not end are killed, those that are stopped (SIGSTOP) and cannot end at once.
+ * Where all are stopped nobody is left to miss anybody: then the launcher does.
  *
  * Copies are children too, which begin as others end; one that fails ends only itself.
  *
@@ -26,7 +27,14 @@
 #include "exec/net.h"
 #include "exec/rendezvous.h"
 
-enum { STOPPED_AFTER_S = 1, TERM_AFTER_S = 8, KILL_AFTER_S = 10, COPIES_LATER_S = 3 };
+enum {
+    STOPPED_AFTER_S = 1,
+    TERM_AFTER_S = 8,
+    KILL_AFTER_S = 10,
+    COPIES_LATER_S = 3,
+    LOOK_NS = 200000000
+};
+enum { EXCUSE_NS = 2000000000 }; /* for a rank 0 that does not listen yet */
 
 typedef enum ChildState { CHILD_RUNS, CHILD_STOPPED, CHILD_KILLED /* by us */ } ChildState;
 
@@ -39,6 +47,10 @@ typedef struct Crew {
     int *statuses;            /* of copies */
     int status;               /* to leave with */
     int64_t ends_ns;          /* when somebody failed or a signal came; 0: all is well */
+    const RankPlace *place;   /* what all ranks have in common; NULL: they are copies */
+    uint32_t missed;          /* rank that failed and must be excused; 0: none */
+    int missed_pid;
+    int64_t looked_ns, stopped_ns; /* last look; for how long all have been stopped */
     bool passed_on, terminated, killed;
 } Crew;
 
@@ -115,9 +127,14 @@ static void child_ended(Crew *crew, uint32_t rank, int how)
     int pid = crew->alive[rank];
     crew->alive[rank] = 0;
     crew->running_n--;
+    if (WIFEXITED(how) && WEXITSTATUS(how) == EXIT_DONE)
+        return;
+    if (crew->ends_ns == 0) {
+        crew->missed = rank;
+        crew->missed_pid = pid;
+    }
     if (WIFEXITED(how)) {
-        if (WEXITSTATUS(how) != EXIT_DONE)
-            child_failed(crew, rank, WEXITSTATUS(how));
+        child_failed(crew, rank, WEXITSTATUS(how));
         return;
     }
     int number = WTERMSIG(how);
@@ -173,10 +190,41 @@ static void kill_stopped(Crew *crew)
     }
 }
 
+/* The time in which this process was stopped, too, does not count. */
+static void look_for_stopped(Crew *crew)
+{
+    int64_t now_ns = net_now_ns(), since_ns = now_ns - crew->looked_ns;
+    crew->looked_ns = now_ns;
+    for (uint32_t r = 0; r < crew->n; r++)
+        if (crew->alive[r] > 0 && crew->state[r] != CHILD_STOPPED)
+            since_ns = -crew->stopped_ns;
+    crew->stopped_ns += min_i64(since_ns, 2 * LOOK_NS);
+    if (!crew->place || crew->ends_ns > 0 ||
+        (double)crew->stopped_ns * 1e-9 < crew->place->timeout_s)
+        return;
+    fprintf(stderr, "lockstep: %s%sall ranks have been stopped for %.3g s\n",
+            crew->job ? crew->job : "", crew->job ? ": " : "", crew->place->timeout_s);
+    begin_end(crew, EXIT_COULD_NOT);
+    kill_stopped(crew);
+}
+
+/* As long as rank 0 may be waiting for it to come. */
+static void excuse_missed(Crew *crew)
+{
+    const int64_t patience_ns = 100000000;
+    if (!crew->place || crew->missed == 0 ||
+        !rendezvous_excuse(crew->place, crew->missed, (uint32_t)crew->missed_pid,
+                           net_now_ns() + patience_ns))
+        return;
+    crew->missed = 0;
+}
+
 static void hurry(Crew *crew)
 {
+    look_for_stopped(crew);
     if (crew->ends_ns == 0)
         return;
+    excuse_missed(crew);
     int64_t since_s = (net_now_ns() - crew->ends_ns) / 1000000000;
     since_s -= crew->names ? COPIES_LATER_S : 0; /* they look after their own ranks first */
     if (since_s >= STOPPED_AFTER_S)
@@ -201,7 +249,7 @@ static void hurry(Crew *crew)
 /* Until a child has changed or a moment has passed; what is to be passed on, is. */
 static void crew_listen(Crew *crew, const sigset_t *signals)
 {
-    const struct timespec look = { .tv_nsec = 200000000 };
+    const struct timespec look = { .tv_nsec = LOOK_NS };
     siginfo_t info;
     hurry(crew);
     int number = sigtimedwait(signals, &info, &look);
@@ -234,7 +282,6 @@ static bool start_all(Crew *crew, Body body, void *user, const RankPlace *common
         if (pid == 0) {
             RankPlace place = *common;
             place.rank = place.local_rank = r;
-            place.world = place.local_n = crew->n;
             close(gate[1]);
             if (r > 0 && listener >= 0)
                 close(listener); /* rank 0's alone: it ends with rank 0 */
@@ -306,8 +353,11 @@ int launch_ranks(uint32_t ranks, Body body, void *user, const RankPlace *common,
     int listener;
     if (!fill_place(&place, ranks, rendezvous, sizeof rendezvous, &listener))
         return EXIT_COULD_NOT;
+    place.world = place.local_n = ranks;
     Crew crew = { .n = ranks,
                   .job = common->copy,
+                  .place = &place,
+                  .looked_ns = net_now_ns(),
                   .alive = mem_zero(ranks, sizeof *crew.alive),
                   .state = mem_zero(ranks, sizeof *crew.state) };
     sigset_t watched, before;
@@ -377,7 +427,18 @@ int launch_copies(uint32_t n, uint32_t at_once, const char *const *names,
     return status;
 }
 
-/* ---- threads ---- */
+/* ---- this process, and threads ---- */
+
+int launch_self(const RankPlace *place, Body body, void *user)
+{
+    RankPlace own = *place;
+    bool came = false;
+    own.came = &came;
+    int status = body(&own, user);
+    if (status != EXIT_DONE && !came)
+        rendezvous_excuse(place, place->rank, (uint32_t)getpid(), net_now_ns() + EXCUSE_NS);
+    return status;
+}
 
 typedef struct RankThread {
     RankPlace place;
@@ -391,7 +452,7 @@ typedef struct RankThread {
 static void *rank_thread(void *user)
 {
     RankThread *t = user;
-    t->status = t->body(&t->place, t->user);
+    t->status = launch_self(&t->place, t->body, t->user);
     return NULL;
 }
 
@@ -423,8 +484,10 @@ int launch_threads(uint32_t ranks, Body body, void *user, const RankPlace *commo
         *t = (RankThread){ place, body, user, .status = EXIT_COULD_NOT };
         t->place.rank = t->place.local_rank = r;
         t->exists = pthread_create(&t->thread, NULL, rank_thread, t) == 0;
-        if (!t->exists) /* the others give it up when they have waited long enough */
+        if (!t->exists) {
             fprintf(stderr, "lockstep: cannot start rank %u\n", r);
+            rendezvous_excuse(&place, r, (uint32_t)getpid(), net_now_ns() + EXCUSE_NS);
+        }
     }
     int status = join_threads(threads, ranks);
     rendezvous_inherit(-1, 0); /* rank 0 has closed the socket */

@@ -42,7 +42,8 @@ bool launch_place(RankPlace *place, Launcher *by, const LaunchFlags *flags, Err 
 /*
  * Starts `ranks` children that run `body(place, user)` and waits for them.  Children die with this
  * process, also by SIGKILL; SIGINT and SIGTERM are passed on once.  Returns the exit status to
- * leave with: the first child's that failed; a child killed by a signal is named on stderr.
+ * leave with: the first child's that failed; a child killed by a signal is named on stderr, and so
+ * are children that are all stopped for common->timeout_s, and then killed.
  * pids[ranks] is filled before any child begins, when given.
  */
 int launch_ranks(uint32_t ranks, int (*body)(const RankPlace *place, void *user), void *user,
@@ -56,6 +57,13 @@ int launch_ranks(uint32_t ranks, int (*body)(const RankPlace *place, void *user)
  */
 int launch_copies(uint32_t n, uint32_t at_once, const char *const *names,
                   int (*body)(uint32_t copy, void *user), void *user, int *statuses);
+
+/*
+ * body(place, user) for a rank that somebody else has started.  Who fails before it goes to meet
+ * the others tells rank 0, as launch_ranks does for its children.
+ */
+int launch_self(const RankPlace *place, int (*body)(const RankPlace *place, void *user),
+                void *user);
 
 /*
  * launch_ranks with threads of this process: for ranks that share one GPU's memory.  Nobody can be

@@ -121,6 +121,7 @@ typedef struct Visit {
     const RankPlace *place;
     const RankCard *mine;
     Spot spot;
+    bool excuses; /* `mine` is of who will not come */
     int64_t deadline_ns;
     char trouble[NOTE_BYTES_MAX]; /* why the last attempt failed */
 } Visit;
@@ -232,6 +233,12 @@ static Outcome say_hello(Meeting *m, Visit *v, int fd, Err *err)
     return VISIT_OVER;
 }
 
+static Outcome say_excuse(const Visit *v, int fd)
+{
+    Hello hello = { .magic = EXCUSE_MAGIC, .card = *v->mine };
+    return net_send_all(fd, &hello, sizeof hello, v->deadline_ns) ? VISIT_MET : VISIT_AGAIN;
+}
+
 static Outcome visit_host(Meeting *m, Visit *v, const char *host, const char *port, Err *err)
 {
     const int64_t attempt_ns = 2000000000;
@@ -249,8 +256,8 @@ static Outcome visit_host(Meeting *m, Visit *v, const char *host, const char *po
                  errno == EHOSTUNREACH ? "no such host, or no way to it" : strerror(errno));
         return VISIT_AGAIN;
     }
-    Outcome outcome = say_hello(m, v, fd, err);
-    if (outcome != VISIT_MET)
+    Outcome outcome = v->excuses ? say_excuse(v, fd) : say_hello(m, v, fd, err);
+    if (outcome != VISIT_MET || v->excuses)
         close(fd);
     return outcome;
 }
@@ -313,9 +320,27 @@ static void digest_of(uint64_t digest[2], const char *text)
     }
 }
 
+bool rendezvous_excuse(const RankPlace *place, uint32_t rank, uint32_t pid, int64_t until_ns)
+{
+    RankCard card = { .version = MEET_VERSION, .world = place->world, .job = place->job };
+    Meeting none = { 0 };
+    Err ignored = { 0 };
+    if (rank == 0)
+        hub_leaves(); /* it is missed by whoever calls there */
+    if (rank == 0 || place->world < 2 || !place->rendezvous)
+        return true;
+    rendezvous_introduce(&card);
+    card.rank = rank;
+    card.pid = pid;
+    Visit v = { .place = place, .mine = &card, .excuses = true, .deadline_ns = until_ns };
+    return resolve(&v.spot, place->rendezvous, &ignored) && visit(&none, &v, &ignored);
+}
+
 bool rendezvous_meet(Meeting *m, const RankPlace *place, const RankCard *mine, Err *err)
 {
     ASSERT(place->world > 0 && place->rank < place->world);
+    if (place->came)
+        *place->came = true;
     RankCard card = *mine;
     card.version = MEET_VERSION;
     card.rank = place->rank;

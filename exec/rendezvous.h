@@ -13,7 +13,8 @@
  * Whoever connects is a stranger until its hello is whole and right: reads are
  * bounded, a guest who dawdles is shown the door, ranks of another job are told so
  * and do no harm.  What ends the rendezvous (two ranks of one number, other world,
- * other digest, somebody missing) is said in one sentence by every rank there.
+ * other digest, somebody missing, or excused by who started it) is said in one
+ * sentence by every rank there.
  */
 #ifndef LOCKSTEP_EXEC_RENDEZVOUS_H
 #define LOCKSTEP_EXEC_RENDEZVOUS_H
@@ -63,6 +64,10 @@ typedef struct Meeting {
 /* mine: all but address; world, rank, job, digest are taken from place. */
 bool rendezvous_meet(Meeting *m, const RankPlace *place, const RankCard *mine, Err *err);
 void meeting_free(Meeting *m); /* closes what is open */
+
+/* Tells rank 0, where the ranks are still meeting, that a rank of this host has ended and will not
+ * come: then they end, too.  False: rank 0 was not to be reached until then. */
+bool rendezvous_excuse(const RankPlace *place, uint32_t rank, uint32_t pid, int64_t until_ns);
 
 /* Fills host and identity of this process. */
 void rendezvous_introduce(RankCard *card);

@@ -53,6 +53,13 @@ void rendezvous_inherit(int listener, uint16_t port)
     inherited_port = port;
 }
 
+void hub_leaves(void)
+{
+    if (inherited_listener >= 0)
+        close(inherited_listener);
+    inherited_listener = -1;
+}
+
 bool hub_was_there(const Spot *spot)
 {
     return !spot->path && inherited_port > 0 && atoi(spot->port) == inherited_port;
@@ -232,12 +239,29 @@ static bool check_card(const Hub *h, const RankCard *c, Err *err)
     return true;
 }
 
+static bool ended_early(const RankCard *c, Err *err)
+{
+    return err_set(err, "rank %u on '%s' (process %u) ended before the job began", c->rank,
+                   c->host, c->pid);
+}
+
+/* Of who is in, its connection says it. */
+static bool is_missed(const Hub *h, const RankCard *c)
+{
+    return c->job == h->place->job && c->world == h->place->world && c->rank > 0 &&
+           c->rank < c->world && h->meeting->control[c->rank] < 0;
+}
+
 /* The hello is whole. */
 static bool greet(Hub *h, Guest *g, Err *err)
 {
     RankCard *c = &g->hello.card;
     c->host[sizeof c->host - 1] = c->identity[sizeof c->identity - 1] = '\0';
     c->unix_name[sizeof c->unix_name - 1] = '\0';
+    if (g->hello.magic == EXCUSE_MAGIC) {
+        close(g->fd);
+        return !is_missed(h, c) || ended_early(c, err);
+    }
     if (c->job != h->place->job) {
         say_text(g->fd, NOTE_STRANGER,
                  "another job of lockstep meets at this rendezvous: choose another one");
@@ -269,7 +293,8 @@ static bool hear_guest(Hub *h, uint32_t at, Err *err)
     if (n > 0)
         g->got += (size_t)n;
     if ((n <= 0 && !later) ||
-        (g->got >= sizeof g->hello.magic && g->hello.magic != HELLO_MAGIC)) {
+        (g->got >= sizeof g->hello.magic && g->hello.magic != HELLO_MAGIC &&
+         g->hello.magic != EXCUSE_MAGIC)) {
         guest_is_shown_out(h, at);
         return true;
     }
@@ -299,11 +324,9 @@ static bool check_ranks(const Hub *h, const struct pollfd *polls, Err *err)
 {
     for (uint32_t r = 1; r < h->place->world; r++)
         if (polls[r].fd >= 0 && polls[r].revents) {
-            const RankCard *c = &h->meeting->cards[r];
             close(h->meeting->control[r]);
             h->meeting->control[r] = -1;
-            return err_set(err, "rank %u on '%s' (process %u) ended before the job began", r,
-                           c->host, c->pid);
+            return ended_early(&h->meeting->cards[r], err);
         }
     return true;
 }

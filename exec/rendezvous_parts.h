@@ -6,6 +6,7 @@
 #include "exec/rendezvous.h"
 
 #define HELLO_MAGIC     UINT64_C(0x706574736b636f6c) /* "lockstep" */
+#define EXCUSE_MAGIC    UINT64_C(0x657375636578736c) /* "lsexcuse": the card is of who has ended */
 #define MEET_FILE_TITLE "lockstep rendezvous 1"
 
 enum { MEET_VERSION = 2 };
@@ -24,6 +25,8 @@ typedef struct Spot {
 
 /* Was rank 0's listener there before this process was? */
 bool hub_was_there(const Spot *spot);
+/* Rank 0 will not take over the listener that it inherited. */
+void hub_leaves(void);
 /* Rank 0's side: everybody's control connection and card, or one sentence for all. */
 bool hub_meet(Meeting *m, const RankPlace *place, const RankCard *mine, const Spot *spot,
               int64_t deadline_ns, Err *err);

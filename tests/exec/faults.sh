@@ -298,6 +298,12 @@ for rank in 0 1; do
         "rank $rank .* is stopped, and is killed"
     goes_on
 done
+begin "all ranks are stopped"
+start --timeout 1
+kill -STOP $(children $pid)
+ended_within 5 1 "all ranks have been stopped for 1 s" "rank 0 .* is stopped, and is killed" \
+    "rank 1 .* is stopped, and is killed"
+goes_on
 begin "a rank is asked to end"
 start
 kill -TERM "$(rank_of 1)"

@@ -356,6 +356,160 @@ static void children_that_do_not_end_are_killed(void)
     CHECK(net_now_ns() - start_ns < 15000000000);
 }
 
+/* ---- before the ranks have met ---- */
+
+typedef enum HowItEnds { BY_STATUS, BY_SIGNAL } HowItEnds;
+
+static int comes(const RankPlace *place)
+{
+    Fabric *f;
+    Err err = { 0 };
+    bool ok = fabric_open(&f, place, 4096, &err);
+    memcpy(page->said[place->rank], err.text, sizeof err.text);
+    fabric_close(f);
+    return ok ? 0 : 1;
+}
+
+static int comes_unless_rank_1(const RankPlace *place, void *user)
+{
+    const HowItEnds *how = user;
+    if (place->rank == 1 && *how == BY_SIGNAL)
+        raise(SIGKILL);
+    return place->rank == 1 ? 3 : comes(place);
+}
+
+static void check_rank_1_is_missed(int64_t start_ns)
+{
+    CHECK(net_now_ns() - start_ns < 4000000000);
+    for (uint32_t r = 0; r < 3; r += 2) {
+        bool said = strstr(page->said[r], "rank 1 on '") &&
+                    strstr(page->said[r], ") ended before the job began");
+        /* Who comes late finds nobody. */
+        if (!said && r == 2)
+            said = strstr(page->said[r], "ended while the ranks were still meeting");
+        if (!CHECK(said))
+            fprintf(stderr, "rank %u: %s\n", r, page->said[r]);
+    }
+}
+
+static void who_ends_before_the_ranks_have_met_is_named_at_once(void)
+{
+    for (HowItEnds how = BY_STATUS; how <= BY_SIGNAL; how++) {
+        char text[4096];
+        page = rank_page_make();
+        int64_t start_ns = net_now_ns();
+        Hush hush = hush_begin();
+        int status =
+            launch_ranks(3, comes_unless_rank_1, &how, &(RankPlace){ .timeout_s = 30 }, NULL);
+        hush_end(&hush, text, sizeof text);
+        CHECK_INT(how == BY_STATUS ? 3 : 1, status);
+        check_rank_1_is_missed(start_ns);
+        rank_page_free(page);
+    }
+}
+
+static void a_thread_that_ends_before_the_ranks_have_met_is_named_at_once(void)
+{
+    HowItEnds how = BY_STATUS;
+    page = rank_page_make();
+    int64_t start_ns = net_now_ns();
+    CHECK_INT(1, launch_threads(3, comes_unless_rank_1, &how, &(RankPlace){ .timeout_s = 30 }));
+    check_rank_1_is_missed(start_ns);
+    rank_page_free(page);
+}
+
+static int comes_unless_rank_0(const RankPlace *place, void *user)
+{
+    (void)user;
+    return place->rank == 0 ? 3 : comes(place);
+}
+
+static void a_first_thread_that_fails_is_not_waited_for(void)
+{
+    page = rank_page_make();
+    int64_t start_ns = net_now_ns();
+    CHECK_INT(3, launch_threads(2, comes_unless_rank_0, NULL, &(RankPlace){ .timeout_s = 30 }));
+    CHECK(net_now_ns() - start_ns < 4000000000);
+    CHECK(strstr(page->said[1], "ended while the ranks were still meeting") != NULL);
+    rank_page_free(page);
+}
+
+/* As torchrun does: each rank is a process of its own. */
+static void a_rank_started_by_others_says_that_it_will_not_come(void)
+{
+    HowItEnds how = BY_STATUS;
+    RankPlace places[3];
+    int pids[3], status;
+    char folder[] = "/tmp/lockstep-launch-XXXXXX", rendezvous[64];
+    page = rank_page_make();
+    ASSERT(mkdtemp(folder));
+    snprintf(rendezvous, sizeof rendezvous, "file:%s/here", folder);
+    int64_t start_ns = net_now_ns();
+    for (uint32_t r = 0; r < 3; r++) {
+        places[r] = (RankPlace){ .rank = r, .world = 3, .rendezvous = rendezvous };
+        places[r].timeout_s = 30;
+        places[r].job = 5;
+        if ((pids[r] = fork()) == 0)
+            _exit(launch_self(&places[r], comes_unless_rank_1, &how));
+    }
+    for (uint32_t r = 0; r < 3; r++) {
+        if (r == 2 && !page->said[2][0])
+            kill(pids[2], SIGKILL); /* it came when rank 0 had given up: its launcher's part */
+        waitpid(pids[r], &status, 0);
+    }
+    CHECK(net_now_ns() - start_ns < 4000000000);
+    CHECK(strstr(page->said[0], ") ended before the job began") != NULL);
+    rmdir(folder);
+    rank_page_free(page);
+}
+
+/* ---- stopped, and asked to end ---- */
+
+static int child_stops(const RankPlace *place, void *user)
+{
+    (void)place;
+    (void)user;
+    atomic_fetch_add(&page->ready_n, 1);
+    raise(SIGSTOP);
+    return 0;
+}
+
+static void ranks_that_are_all_stopped_are_killed_after_the_time_out(void)
+{
+    char text[4096];
+    page = rank_page_make();
+    int64_t start_ns = net_now_ns();
+    Hush hush = hush_begin();
+    int status = launch_ranks(2, child_stops, NULL, &(RankPlace){ .timeout_s = 0.7 }, NULL);
+    hush_end(&hush, text, sizeof text);
+    CHECK_INT(1, status);
+    CHECK(strstr(text, "lockstep: all ranks have been stopped for 0.7 s\n") != NULL);
+    CHECK(strstr(text, "lockstep: rank 0 (process ") != NULL);
+    CHECK(strstr(text, ") is stopped, and is killed\n") != NULL);
+    CHECK(net_now_ns() - start_ns > 700000000);
+    rank_page_free(page);
+}
+
+/* ^Z and, much later, fg: the launcher was stopped as well. */
+static void a_job_that_was_stopped_as_a_whole_goes_on(void)
+{
+    page = rank_page_make();
+    int how = 0, launcher = fork();
+    if (launcher == 0)
+        _exit(launch_ranks(2, child_stops, NULL, &(RankPlace){ .timeout_s = 1 }, page->pids));
+    while (atomic_load(&page->ready_n) < 2)
+        net_sleep_ns(1000000);
+    kill(launcher, SIGSTOP);
+    net_sleep_ns(1500000000);
+    kill(launcher, SIGCONT);
+    net_sleep_ns(100000000);
+    for (int r = 0; r < 2; r++)
+        kill(page->pids[r], SIGCONT);
+    waitpid(launcher, &how, 0);
+    CHECK(WIFEXITED(how) && WEXITSTATUS(how) == 0);
+    rank_page_free(page);
+}
+
 static int child_waits(const RankPlace *place, void *user)
 {
     (void)place;
@@ -429,6 +583,12 @@ int main(void)
     RUN(the_first_status_that_is_not_0_counts);
     RUN(a_child_killed_by_a_signal_is_named);
     RUN(children_that_do_not_end_are_killed);
+    RUN(who_ends_before_the_ranks_have_met_is_named_at_once);
+    RUN(a_thread_that_ends_before_the_ranks_have_met_is_named_at_once);
+    RUN(a_first_thread_that_fails_is_not_waited_for);
+    RUN(a_rank_started_by_others_says_that_it_will_not_come);
+    RUN(ranks_that_are_all_stopped_are_killed_after_the_time_out);
+    RUN(a_job_that_was_stopped_as_a_whole_goes_on);
     RUN(signals_are_passed_on);
     RUN(children_die_with_a_killed_launcher);
     return check_report();

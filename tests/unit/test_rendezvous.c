@@ -311,6 +311,48 @@ static void a_rank_that_dies_while_they_meet_is_named(void)
     rank_page_free(page);
 }
 
+/* Rank 1 of 3 will not come, as the process that started it knows. */
+static void a_rank_that_will_not_come_is_named_at_once(void)
+{
+    for (int by_file = 0; by_file < 2; by_file++) {
+        RankPage *page = rank_page_make();
+        by_file ? choose_file() : choose_port();
+        int64_t start_ns = net_now_ns();
+        int starter = fork();
+        if (starter == 0) {
+            RankPlace of_another_job = place_of(1, 3), place = place_of(1, 3);
+            of_another_job.job = 7;
+            net_sleep_ns(200000000);
+            _exit(rendezvous_excuse(&of_another_job, 1, 77, net_now_ns() + 2000000000) &&
+                          rendezvous_excuse(&place, 1, 78, net_now_ns() + 2000000000)
+                      ? 0
+                      : 1);
+        }
+        RankPlace places[] = { place_of(0, 3), place_of(2, 3) };
+        CHECK_INT(0, open_all(places, 2, NULL, page));
+        CHECK(net_now_ns() - start_ns < 3000000000);
+        for (uint32_t i = 0; i < 2; i++) {
+            check_said(page, i, "rank 1 on '");
+            check_said(page, i, "' (process 78) ended before the job began");
+        }
+        int how;
+        waitpid(starter, &how, 0);
+        CHECK_INT(0, how);
+        rank_page_free(page);
+    }
+}
+
+/* When all have met nobody is there to be told. */
+static void an_excuse_that_nobody_waits_for_is_given_up(void)
+{
+    choose_port();
+    RankPlace place = place_of(1, 3);
+    int64_t start_ns = net_now_ns();
+    CHECK(!rendezvous_excuse(&place, 1, 77, start_ns + 300000000));
+    CHECK(net_now_ns() - start_ns < 2000000000);
+    CHECK(rendezvous_excuse(&place, 0, 77, start_ns)); /* rank 0 is whom the others miss */
+}
+
 static void a_rank_of_another_job_is_told_so_and_does_no_harm(void)
 {
     RankPage *page = rank_page_make();
@@ -604,6 +646,8 @@ int main(void)
     RUN(worlds_that_differ_are_named);
     RUN(ranks_that_run_something_else_are_named);
     RUN(a_rank_that_dies_while_they_meet_is_named);
+    RUN(a_rank_that_will_not_come_is_named_at_once);
+    RUN(an_excuse_that_nobody_waits_for_is_given_up);
     RUN(a_rank_of_another_job_is_told_so_and_does_no_harm);
     RUN(another_service_is_recognised);
     RUN(strangers_at_the_door_do_no_harm);
