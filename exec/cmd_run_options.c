@@ -100,7 +100,9 @@ void run_options_help(FILE *f)
         "torchrun,\n"
         "                         mpirun and srun need none of these\n"
         "  --timeout SECONDS      how long ranks are waited for that do not come or do not "
-        "answer; 60\n");
+        "answer; 60;\n"
+        "                         ten times as long where all answer and none does "
+        "anything\n");
 }
 
 /* ---- options ---- */

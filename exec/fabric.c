@@ -129,6 +129,7 @@ bool fabric_open(Fabric **out, const RankPlace *place, uint64_t arena_bytes, Err
     f->timeout_s = place->timeout_s;
     f->memory_fd = f->unix_listener = f->data_listener = f->fail_fd = -1;
     f->service.wake_fd = -1;
+    atomic_store(&f->awaits, NONE_U32);
     f->peers = mem_zero(f->world, sizeof *f->peers);
     pthread_mutex_init(&f->mutex, NULL);
     if (!open_parts(f, place, arena_bytes, err)) {
@@ -306,6 +307,8 @@ bool fabric_run(Fabric *f, CommCall *calls, uint32_t n, Err *err)
         if (!check_call(f, &calls[i], err))
             return fabric_refuse(f, err);
     }
-    return op_is_p2p(calls[0].kind) ? p2p_run(f, calls, n, err)
-                                    : run_collective(f, &calls[0], err);
+    bool ok = op_is_p2p(calls[0].kind) ? p2p_run(f, calls, n, err)
+                                       : run_collective(f, &calls[0], err);
+    watch_call_done(f);
+    return ok;
 }

@@ -113,6 +113,7 @@ static bool open_lines(Talk *t, Err *err)
                 return false;
             if (atomic_load(&f->failed))
                 return fabric_ended(f, err);
+            watch_awaits(f, rank);
             net_sleep_ns(look_ns);
         }
         stream_clear(&t->streams[i], rank, fd);

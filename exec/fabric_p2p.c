@@ -254,6 +254,14 @@ static bool step_all(Fabric *f, Group *g, uint32_t *local_n, uint32_t *busy_n,
     return true;
 }
 
+static uint32_t first_missed(const Group *g)
+{
+    uint32_t i = 0;
+    while (g->transfers[i].stage == STAGE_DONE)
+        i++;
+    return g->transfers[i].peer;
+}
+
 static bool group_run(Fabric *f, Group *g, Err *err)
 {
     const int short_ms = 1;
@@ -266,6 +274,7 @@ static bool group_run(Fabric *f, Group *g, Err *err)
             return true;
         if (atomic_load(&f->failed))
             return fabric_ended(f, err);
+        watch_awaits(f, first_missed(g));
         if (local_n && !busy_n && !lineless_n) {
             if (looks >= f->spins)
                 word_sleep(&own->bell, &own->bell_sleepers, seen);

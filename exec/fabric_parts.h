@@ -4,6 +4,7 @@
  *     fabric.c             open, close, fabric_run: picks one of the following
  *     fabric_failure.c     the one sentence that ends a job, and who learns of it
  *     fabric_service.c     the service thread: control connections, heart-beats
+ *     fabric_watch.c       rank 0 looks whether any rank still does something
  *     fabric_memory.c      ranks of one host map each other's memory
  *     fabric_shm.c         collectives in shared memory
  *     fabric_p2p.c         sends and receives, in shared memory and over TCP
@@ -145,6 +146,13 @@ typedef struct Caller {
 
 enum { CALLERS_MAX = 128 };
 
+/* What a rank says of itself with every beat. */
+typedef struct Sign {
+    int64_t cpu_ns;  /* of the process */
+    uint64_t calls;  /* that it has done */
+    uint32_t awaits; /* rank that a call waits for; NONE_U32 */
+} Sign;
+
 typedef struct Service {
     bool runs;
     pthread_t thread;
@@ -155,7 +163,9 @@ typedef struct Service {
     Caller callers[CALLERS_MAX];
     uint32_t callers_n;
     int64_t beat_ns;
-    _Atomic bool told; /* the failure is on its way to the others */
+    _Atomic bool told;   /* the failure is on its way to the others */
+    Sign *signs, *marks; /* rank 0: [world], of the last beats, and when somebody had moved */
+    int64_t moved_ns;
 } Service;
 
 struct Fabric {
@@ -180,6 +190,9 @@ struct Fabric {
     char failure[FAIL_TEXT_MAX];
     _Atomic bool failed;
     int fail_fd; /* readable once failed */
+
+    _Atomic uint64_t calls; /* done */
+    _Atomic uint32_t awaits;
 
     LaneState world_lane; /* barrier, share, gather */
     Service service;
@@ -208,6 +221,18 @@ bool fabric_refuse(Fabric *f, const Err *err);
 bool service_start(Fabric *f, Err *err);
 void service_wake(Fabric *f);
 void service_stop(Fabric *f); /* says goodbye first */
+
+/* ---- fabric_watch.c ---- */
+
+/* A call is about to sleep until `rank` does something. */
+void watch_awaits(Fabric *f, uint32_t rank);
+void watch_call_done(Fabric *f);
+/* The rest is the service thread's.  With a beat: this rank's sign as text. */
+enum { SIGN_TEXT_MAX = 80 };
+void watch_sign(Fabric *f, char text[SIGN_TEXT_MAX]);
+/* Rank 0 alone. */
+void watch_hear(Fabric *f, uint32_t rank, const char *text);
+void watch_look(Fabric *f, int64_t now_ns);
 
 /* ---- fabric_memory.c ---- */
 

@@ -70,7 +70,10 @@ static void wire_note(Fabric *f, Wire *w, const Note *note, const char *text)
         if (f->rank == 0)
             wire_say(f, w, NOTE_BYE, "");
         w->said_bye = true;
-    } else if (note->type != NOTE_BEAT) {
+    } else if (note->type == NOTE_BEAT) {
+        if (f->rank == 0)
+            watch_hear(f, w->rank, text);
+    } else {
         wire_ended(f, w, "sends what nobody understands");
     }
 }
@@ -199,9 +202,11 @@ static void serve(Fabric *f, struct pollfd *p)
 static void beat(Fabric *f)
 {
     Service *s = &f->service;
+    char sign[SIGN_TEXT_MAX];
+    watch_sign(f, sign);
     for (uint32_t i = 0; i < s->wires_n; i++) {
         if (s->wires[i].out_n == 0)
-            wire_say(f, &s->wires[i], NOTE_BEAT, "");
+            wire_say(f, &s->wires[i], NOTE_BEAT, f->rank > 0 ? sign : "");
         wire_flush(&s->wires[i]);
     }
 }
@@ -226,6 +231,14 @@ static bool leaving(Fabric *f, int64_t *since_ns, int64_t now_ns)
     return (all_gone(s) && all_flushed(s)) || (f->rank > 0 && tired);
 }
 
+/* To be silent, and still. */
+static void start_anew(Service *s, int64_t now_ns)
+{
+    for (uint32_t i = 0; i < s->wires_n; i++)
+        s->wires[i].heard_ns = now_ns;
+    s->moved_ns = now_ns;
+}
+
 static void *service_run(void *user)
 {
     Fabric *f = user;
@@ -236,11 +249,12 @@ static void *service_run(void *user)
         int64_t now_ns = net_now_ns();
         /* Asleep for long: it was this process that was stopped, not the others. */
         if (now_ns - last_ns > 4 * s->beat_ns + 200000000)
-            for (uint32_t i = 0; i < s->wires_n; i++)
-                s->wires[i].heard_ns = now_ns;
+            start_anew(s, now_ns);
         last_ns = now_ns;
         if (now_ns >= beat_at_ns) {
             beat(f);
+            if (f->rank == 0)
+                watch_look(f, now_ns);
             beat_at_ns = now_ns + s->beat_ns;
         }
         check_silence(f, now_ns);
@@ -271,6 +285,10 @@ bool service_start(Fabric *f, Err *err)
     double beat_s = f->timeout_s / 5 < slowest_s ? f->timeout_s / 5 : slowest_s;
     s->beat_ns = (int64_t)(beat_s * 1e9);
     s->wires = mem_zero(f->world, sizeof *s->wires);
+    s->signs = mem_zero(f->world, sizeof *s->signs);
+    s->marks = mem_zero(f->world, sizeof *s->marks);
+    for (uint32_t r = 0; r < f->world; r++)
+        s->signs[r].awaits = NONE_U32;
     for (uint32_t i = 0; i < f->meeting.control_n; i++) {
         int fd = f->meeting.control[i];
         f->meeting.control[i] = -1; /* the wire owns it now */
@@ -300,6 +318,9 @@ void service_stop(Fabric *f)
         close(s->callers[i].fd);
     s->callers_n = 0;
     free(s->wires);
+    free(s->signs);
+    free(s->marks);
     s->wires = NULL;
+    s->signs = s->marks = NULL;
     s->wires_n = 0;
 }

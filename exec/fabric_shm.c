@@ -92,6 +92,12 @@ static inline void pause_briefly(void)
 #endif
 }
 
+static void sleep_until_it_moves(const Meet *m, uint32_t i, uint32_t seen)
+{
+    watch_awaits(m->f, m->c->members[i]);
+    word_sleep(&m->slots[i]->word, &m->slots[i]->sleepers, seen);
+}
+
 /* Until member i shows our key.  False: the job has failed. */
 static bool wait_came(const Meet *m, uint32_t i, Err *err)
 {
@@ -108,7 +114,7 @@ static bool wait_came(const Meet *m, uint32_t i, Err *err)
         if (spin < m->f->spins)
             pause_briefly();
         else
-            word_sleep(&s->word, &s->sleepers, seen);
+            sleep_until_it_moves(m, i, seen);
     }
     m->bases[i] = s->base;
     return true;
@@ -127,7 +133,7 @@ static bool wait_done(const Meet *m, uint32_t i, Err *err)
         if (spin < m->f->spins)
             pause_briefly();
         else
-            word_sleep(&s->word, &s->sleepers, seen);
+            sleep_until_it_moves(m, i, seen);
     }
 }
 

@@ -335,6 +335,8 @@ bool streams_run(Fabric *f, Stream *streams, uint32_t n, Err *err)
             else if (!stream_done(&streams[i]))
                 busy[busy_n++] = &streams[i];
         }
+        if (ok && busy_n > 0)
+            watch_awaits(f, busy[0]->rank);
         ok = ok && (busy_n == 0 || streams_wait(f, busy, busy_n, WAIT_NS / 1000000, err));
     } while (ok && busy_n > 0);
     free(busy);

@@ -36,6 +36,7 @@ static Stream *world_streams(Fabric *f, uint32_t *n, Err *err)
                 fabric_ended(f, err);
                 return NULL;
             }
+            watch_awaits(f, rank);
             net_sleep_ns(look_ns);
         }
         stream_clear(&s[i], rank, fd);
@@ -87,7 +88,9 @@ static bool tell_all(Fabric *f, const void *bytes, uint64_t n, Err *err)
     Stream *s = world_streams(f, &streams_n, err);
     for (uint32_t i = 0; s && i < streams_n; i++)
         stream_send(&s[i], bytes, n);
-    return s && streams_run(f, s, streams_n, err);
+    bool ok = s && streams_run(f, s, streams_n, err);
+    watch_call_done(f);
+    return ok;
 }
 
 /* Others: head and bytes to rank 0, answer_n bytes back. */
@@ -101,7 +104,9 @@ static bool tell_rank0(Fabric *f, const WorldHead *head, const void *mine, void 
     stream_send(s, head, sizeof *head);
     stream_send(s, mine, head->bytes);
     stream_recv(s, answer, answer_n);
-    return streams_run(f, s, 1, err);
+    bool ok = streams_run(f, s, 1, err);
+    watch_call_done(f);
+    return ok;
 }
 
 static void free_all(void **bytes, uint32_t n)

@@ -151,6 +151,62 @@ static void long_work_is_not_silence(void)
     CHECK_INT(0, ranks_run(2, &(RankOptions){ .timeout_s = 0.5 }, body_long_work));
 }
 
+/* Rank 1 computes, or sleeps, much longer than a job may stand still. */
+static void wait_for_rank_1(Fabric *f, const RankPlace *place, RankPage *page, bool computes)
+{
+    uint32_t members[RANKS_MAX];
+    for (uint32_t i = 0; i < place->world; i++)
+        members[i] = i;
+    Part part = { .elements = 10 };
+    CommCall c = { .kind = OP_ALL_REDUCE, .members_n = place->world, .self = place->rank };
+    c.members = members;
+    c.in_n = 1;
+    c.in = &part;
+    Err err = { 0 };
+    int64_t until_ns = net_now_ns() + 5 * second_ns / 2;
+    while (place->rank == 1 && net_now_ns() < until_ns && !(fabric_failure(f) && !computes))
+        if (!computes)
+            net_sleep_ns(10000000);
+    fabric_run(f, &c, 1, &err);
+    memcpy(page->said[place->rank], err.text, sizeof err.text);
+}
+
+static void body_computes(Fabric *f, const RankPlace *place, RankPage *page)
+{
+    wait_for_rank_1(f, place, page, true);
+}
+
+static void body_sleeps(Fabric *f, const RankPlace *place, RankPage *page)
+{
+    wait_for_rank_1(f, place, page, false);
+}
+
+static void a_job_in_which_nobody_does_anything_ends(void)
+{
+    for (int tcp = 0; tcp < 2; tcp++) {
+        RankPage *page = rank_page_make();
+        RankOptions o = { .tcp = tcp, .timeout_s = 0.15 };
+        CHECK_INT(0, ranks_run_on(3, &o, body_sleeps, page));
+        for (uint32_t r = 0; r < 3; r++) {
+            const char *said = page->said[r];
+            CHECK(strstr(said, "no rank has done anything for 1.") != NULL);
+            CHECK(strstr(said, "s: rank 1 on '") != NULL);
+            CHECK(strstr(said, ") waits for nobody, rank 0 on '") != NULL);
+            CHECK(strstr(said, ") for rank 1, rank 2 on '") != NULL);
+        }
+        rank_page_free(page);
+    }
+}
+
+static void a_job_in_which_one_rank_computes_goes_on(void)
+{
+    RankPage *page = rank_page_make();
+    CHECK_INT(0, ranks_run_on(3, &(RankOptions){ .timeout_s = 0.15 }, body_computes, page));
+    for (uint32_t r = 0; r < 3; r++)
+        CHECK(page->said[r][0] == '\0');
+    rank_page_free(page);
+}
+
 static void body_abort(Fabric *f, const RankPlace *place, RankPage *page)
 {
     if (place->rank == 1) {
@@ -241,6 +297,8 @@ int main(void)
     RUN(a_rank_killed_while_it_works_is_named_too);
     RUN(a_stopped_rank_is_named_after_the_time_out);
     RUN(long_work_is_not_silence);
+    RUN(a_job_in_which_nobody_does_anything_ends);
+    RUN(a_job_in_which_one_rank_computes_goes_on);
     RUN(an_abort_reaches_all_with_its_sentence);
     RUN(a_rank_that_leaves_early_is_missed);
     RUN(random_kills_leave_nothing);
