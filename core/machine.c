@@ -145,6 +145,7 @@ static void take_collectives(const MachineReader *r, JsonObj *o, ClusterSpec *s)
     take_number(&c, "inter_channel_GBps", 0, 1e6, &s->inter_costs.channel_bytes_per_ns);
     take_measured(r, &c, &s->measured, &s->measured_n);
     skip_key(&c, "notes");
+    skip_key(&c, "before"); /* of calibrate alone */
     o->ok = json_end(&c);
 }
 

@@ -196,12 +196,13 @@ static bool choose_active(Fit *f, CalibrateNumber *number)
     bool changed = false;
     find_answers(f, true);
     for (uint32_t i = 0; i < f->n; i++) {
-        number[i].rows_n = 0;
+        uint32_t rows_n = 0;
         for (uint32_t r = 0; r < f->rows->n; r++) {
             double answer = fabs(f->answer[(size_t)i * f->rows->n + r]);
-            number[i].rows_n += takes_part(f, r) && answer > number[i].answer_min;
+            rows_n += takes_part(f, r) && answer > number[i].answer_min;
         }
-        bool active = f->active[i] || number[i].rows_n >= CALIBRATE_ROWS_MIN;
+        number[i].rows_n = number[i].rows_n > rows_n ? number[i].rows_n : rows_n;
+        bool active = f->active[i] || rows_n >= CALIBRATE_ROWS_MIN;
         changed = changed || active != f->active[i];
         f->active[i] = active;
     }
@@ -284,6 +285,8 @@ bool calibrate_fit(CalibrateNumber *number, uint32_t numbers_n, const CalibrateR
     f.step = doubles(numbers_n);
     for (uint32_t i = 0; i < numbers_n; i++)
         f.z[i] = f.start[i] = log(fmin(fmax(number[i].value, number[i].min), number[i].max));
+    for (uint32_t i = 0; i < numbers_n; i++)
+        number[i].rows_n = 0;
     f.active = mem_zero(numbers_n + 1, sizeof *f.active);
     settle(&f, number);
     for (uint32_t i = 0; i < numbers_n; i++) {

@@ -28,7 +28,7 @@ typedef struct CalibrateNumber {
     double value;      /* start, then fitted; > 0 */
     double min, max;   /* 0 < min */
     double answer_min; /* a row answers when d ln time / d ln value is larger */
-    uint32_t rows_n;   /* after the fit: rows that answer to it */
+    uint32_t rows_n;   /* after the fit: rows that answer to it, or did before it moved */
     bool fitted;       /* at least CALIBRATE_ROWS_MIN answer */
 } CalibrateNumber;
 

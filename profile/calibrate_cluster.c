@@ -8,6 +8,7 @@
 #include "profile/calibrate_cluster.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -36,6 +37,7 @@ void cluster_fit_free(ClusterFit *f)
     free(f->shapes);
     free(f->parts);
     machine_free(&f->m);
+    machine_free(&f->stands);
     arena_free(&f->arena);
     *f = (ClusterFit){ 0 };
 }
@@ -107,8 +109,8 @@ static uint32_t merge_points(MeasuredPoint *p, uint32_t n)
 static const MeasuredCollective *measured_before(const ClusterFit *f, uint32_t part)
 {
     const ClusterShape *s = &f->shapes[f->parts[part].shape];
-    for (uint32_t i = 0; i < f->m.measured_n; i++) {
-        const MeasuredCollective *e = &f->m.measured[i];
+    for (uint32_t i = 0; i < f->stands.measured_n; i++) {
+        const MeasuredCollective *e = &f->stands.measured[i];
         if (e->op == f->parts[part].kind && e->ranks == s->ranks_n && e->nodes == s->nodes_n)
             return e;
     }
@@ -237,13 +239,20 @@ static void add_point(RankCurve *c, uint32_t ranks)
     c->n++;
 }
 
-static void list_numbers(ClusterFit *f)
+/* Those of the shapes first: what an earlier calibration has added then moves none of them. */
+static void add_points(const ClusterFit *f, RankCurve *c, const RankCurve *also)
 {
-    Machine *m = &f->m;
-    IntraNode *in = &m->types[0].intra;
     for (uint32_t i = 0; i < f->shapes_n; i++)
         if (f->shapes[i].gpus_n > 1)
-            add_point(&in->efficiency, f->shapes[i].ranks_n);
+            add_point(c, f->shapes[i].ranks_n);
+    for (uint32_t i = 0; i < also->n; i++)
+        add_point(c, also->ranks[i]);
+}
+
+static void list_numbers(ClusterFit *f, Machine *m)
+{
+    IntraNode *in = &m->types[0].intra;
+    f->numbers_n = 0;
     for (uint32_t i = 0; i < in->efficiency.n; i++)
         add_number(f, "intra_efficiency", &in->efficiency.value[i], i, 1);
     add_number(f, "inter_efficiency", &m->inter.efficiency, 0, 1);
@@ -260,6 +269,21 @@ static void list_numbers(ClusterFit *f)
     add_times(f, "inter_hop_us", m->inter.hop_ns);
     add_times(f, "inter_tree_hop_us", m->inter.tree_hop_ns);
     ASSERT(f->numbers_n <= CALIBRATE_NUMBERS_MAX);
+}
+
+/* Of the file, and of what it was: the same numbers in the same order. */
+static void list_both(ClusterFit *f)
+{
+    RankCurve *was = &f->m.types[0].intra.efficiency;
+    RankCurve *is = &f->stands.types[0].intra.efficiency;
+    add_points(f, was, is);
+    add_points(f, is, was);
+    list_numbers(f, &f->stands);
+    uint32_t n = f->numbers_n;
+    for (uint32_t i = 0; i < n; i++)
+        f->stood[i] = f->start[i].value;
+    list_numbers(f, &f->m);
+    ASSERT(f->numbers_n == n);
 }
 
 /* ---- the fit ---- */
@@ -304,12 +328,33 @@ static bool any_fitted(const ClusterFit *f)
 
 static bool predict_as_it_was(ClusterFit *f, Err *err)
 {
-    f->predict(f, &f->m, f->was);
+    f->predict(f, &f->stands, f->was);
     for (uint32_t i = 0; i < f->rows_n; i++)
         if (!isfinite(f->was[i]))
             return err_set(err, "the cluster '%s' cannot carry a collective of %u nodes",
                            f->into, (unsigned)f->shapes[f->rows[i].shape].nodes_n);
     return true;
+}
+
+static bool key_fitted(const ClusterFit *f, const char *key)
+{
+    for (uint32_t i = 0; i < f->numbers_n; i++)
+        if (f->numbers[i].fitted && strcmp(f->places[i].key, key) == 0)
+            return true;
+    return false;
+}
+
+/* What is not fitted stays; what is written is predicted with as it will be read. */
+static void settle(ClusterFit *f)
+{
+    for (uint32_t i = 0; i < f->numbers_n; i++) {
+        CalibrateNumber *number = &f->numbers[i];
+        f->places[i].written = key_fitted(f, f->places[i].key);
+        if (!number->fitted)
+            number->value = f->stood[i];
+        if (f->places[i].written)
+            number->value = cluster_fit_rounded(f, i, number->value);
+    }
 }
 
 bool cluster_fit_run(ClusterFit *f, Err *err)
@@ -321,12 +366,13 @@ bool cluster_fit_run(ClusterFit *f, Err *err)
     make_table(f);
     uint32_t measured_n = f->m.measured_n;
     f->m.measured_n = 0; /* the numbers must answer */
-    list_numbers(f);
+    list_both(f);
     memcpy(f->numbers, f->start, sizeof f->start);
     calibrate_left_out(f->start, f->numbers_n, &rows, f->size_fold, CLUSTER_SIZE_FOLDS,
                        f->left_out_size);
     calibrate_left_out(f->start, f->numbers_n, &rows, f->log_of, f->logs_n, f->left_out_log);
     calibrate_fit(f->numbers, f->numbers_n, &rows, NULL, 0);
+    settle(f);
     for (uint32_t i = 0; i < f->numbers_n; i++)
         value[i] = f->numbers[i].value;
     predict(f, value, f->model);
@@ -341,4 +387,12 @@ bool cluster_fit_run(ClusterFit *f, Err *err)
 double cluster_fit_shown(const ClusterFit *f, uint32_t number, double value)
 {
     return f->places[number].number ? value : value / 1e3;
+}
+
+double cluster_fit_rounded(const ClusterFit *f, uint32_t number, double value)
+{
+    char text[40];
+    snprintf(text, sizeof text, "%.*g", CLUSTER_DIGITS, cluster_fit_shown(f, number, value));
+    double x = strtod(text, NULL);
+    return f->places[number].number ? x : (double)llround(x * 1e3);
 }

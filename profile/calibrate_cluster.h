@@ -14,6 +14,11 @@
  *                               |                      ^
  *                               +--ClusterPredict--> times of all rows
  *
+ * A fit begins at, and is pulled towards, what the cluster was before any calibration: from what
+ * the last one wrote the same rows would be fitted to something else, and what they cannot tell
+ * would creep.  So the file keeps under "before" what its keys were.  Numbers that no row of
+ * these answers to stay as an earlier calibration has left them.
+ *
  * Both are judged by what they have not seen: the model by rows of every fifth size and
  * by whole logs that were left out, the table by the sizes.
  */
@@ -49,6 +54,7 @@ typedef struct ClusterSpot {
     double *number;
     int64_t *ns;    /* or */
     uint32_t index; /* protocol, or point of the curve */
+    bool written;   /* is the key one of which something was fitted? */
 } ClusterSpot;
 
 typedef struct ClusterFit ClusterFit;
@@ -56,12 +62,13 @@ typedef struct ClusterFit ClusterFit;
 /* Times of all rows on m; NAN where it cannot carry them. */
 typedef void ClusterPredict(const ClusterFit *f, const Machine *m, double *ns);
 
-enum { CLUSTER_SIZE_FOLDS = 5 };
+enum { CLUSTER_SIZE_FOLDS = 5, CLUSTER_DIGITS = 6 /* of a fitted number in the file */ };
 
 struct ClusterFit {
     Arena arena;
     const char *into; /* the file's name */
-    Machine m;        /* as the file has it, with room for all shapes; then fitted */
+    Machine m;        /* as before all calibrations, with room for all shapes; then fitted */
+    Machine stands;   /* as the file has it */
     ClusterPredict *predict;
     ClusterShape *shapes;
     uint32_t shapes_n, shapes_cap;
@@ -76,6 +83,7 @@ struct ClusterFit {
         *left_out_log;      /* the file; the fit; by fits to others */
     double *table_left_out; /* by the table without that size */
     ClusterSpot places[CALIBRATE_NUMBERS_MAX];
+    double stood[CALIBRATE_NUMBERS_MAX]; /* in the file */
     CalibrateNumber start[CALIBRATE_NUMBERS_MAX], numbers[CALIBRATE_NUMBERS_MAX];
     uint32_t numbers_n;
 };
@@ -88,6 +96,9 @@ void cluster_fit_free(ClusterFit *f);
 /* nth: among the rows of its test, by size.  op lives as long as f. */
 void cluster_fit_add(ClusterFit *f, const char *op, OpKind kind, ClusterShape shape,
                      uint64_t bytes, double ns, uint32_t log, uint32_t nth);
+
+/* The file's text with those keys as they were before all calibrations; malloc'd, NULL with err. */
+char *cluster_text_before(const char *text, const char *path, Err *err);
 
 /* Fits the numbers of f->m and makes the table.  False: the machine does not suit the rows. */
 bool cluster_fit_run(ClusterFit *f, Err *err);
@@ -103,6 +114,8 @@ void cluster_fit_json(const ClusterFit *f, const char *const *log_names, bool wr
 /* ---- for calibrate_cluster*.c ---- */
 
 /* A number as the file has it: times in us. */
+/* What the file's digits leave of it. */
+double cluster_fit_rounded(const ClusterFit *f, uint32_t number, double value);
 double cluster_fit_shown(const ClusterFit *f, uint32_t number, double value);
 
 #endif

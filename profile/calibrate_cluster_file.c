@@ -4,6 +4,7 @@
  * A number nobody measured is not written, and an entry of the table that the logs say
  * nothing of stays: those that stand in the file as they are, those of its base anew,
  * as a list that is given hides the base's.  So do sizes of an entry beyond those of the logs.
+ * What a number was before the first calibration that wrote it stays beside it, under "before".
  */
 #include <math.h>
 #include <stdlib.h>
@@ -15,36 +16,116 @@
 
 /* ---- numbers ---- */
 
-/* A curve, {"LL", "LL128", "Simple"}, or a number, from the first number of the key on. */
-static const char *value_text(ClusterFit *f, uint32_t first)
+/* A curve, {"LL", "LL128", "Simple"}, or a number: value[] from the first number of the key on. */
+static void print_value(const ClusterFit *f, FILE *out, uint32_t first, const double *value)
 {
-    const char *key = f->places[first].key, *text = "";
+    const char *key = f->places[first].key;
     const RankCurve *c = &f->m.types[0].intra.efficiency;
     bool curve = f->places[first].number == &c->value[0];
-    uint32_t n = 0;
-    for (uint32_t i = first; i < f->numbers_n && strcmp(f->places[i].key, key) == 0; i++, n++) {
-        double x = cluster_fit_shown(f, i, f->numbers[i].value);
-        const char *comma = n ? ", " : "";
+    bool by_protocol = f->places[first].ns && strcmp(key, "nvls_us") != 0;
+    fputs(curve ? "[" : by_protocol ? "{" : "", out);
+    for (uint32_t i = first, n = 0; i < f->numbers_n && strcmp(f->places[i].key, key) == 0;
+         i++, n++) {
+        fputs(n ? ", " : "", out);
         if (curve)
-            text = arena_printf(&f->arena, "%s%s[%u, %.5g]", text, comma, (unsigned)c->ranks[n],
-                                x);
-        else if (f->places[i].ns && strcmp(key, "nvls_us") != 0)
-            text =
-                arena_printf(&f->arena, "%s%s\"%s\": %.6g", text, comma, protocol_names[n], x);
-        else
-            text = arena_printf(&f->arena, "%.5g", x);
+            fprintf(out, "[%u, ", (unsigned)c->ranks[n]);
+        else if (by_protocol)
+            fprintf(out, "\"%s\": ", protocol_names[n]);
+        calibrate_print_number(out, cluster_fit_shown(f, i, value[i]));
+        fputs(curve ? "]" : "", out);
     }
-    return curve             ? arena_printf(&f->arena, "[%s]", text)
-           : n == PROTOCOL_N ? arena_printf(&f->arena, "{%s}", text)
-                             : text;
+    fputs(curve ? "]" : by_protocol ? "}" : "", out);
 }
 
-static bool key_fitted(const ClusterFit *f, const char *key)
+static bool begins_key(const ClusterFit *f, uint32_t i)
 {
+    return f->places[i].written &&
+           (i == 0 || strcmp(f->places[i - 1].key, f->places[i].key) != 0);
+}
+
+static char *splice_numbers(const ClusterFit *f, char *text)
+{
+    double value[CALIBRATE_NUMBERS_MAX];
     for (uint32_t i = 0; i < f->numbers_n; i++)
-        if (f->numbers[i].fitted && strcmp(f->places[i].key, key) == 0)
-            return true;
-    return false;
+        value[i] = f->numbers[i].value;
+    for (uint32_t i = 0; i < f->numbers_n; i++) {
+        if (!begins_key(f, i))
+            continue;
+        char *now = NULL;
+        size_t n = 0;
+        FILE *out = open_memstream(&now, &n);
+        ASSERT(out);
+        print_value(f, out, i, value);
+        fclose(out);
+        text = json_splice(text, "collectives", f->places[i].key, now);
+        free(now);
+    }
+    return text;
+}
+
+/* ---- what was before ---- */
+
+static JsonNode before_of(JsonDoc *doc)
+{
+    return json_member(json_member(json_root(doc), "collectives"), "before");
+}
+
+char *cluster_text_before(const char *text, const char *path, Err *err)
+{
+    JsonDoc *doc = json_parse(text, strlen(text), path, err);
+    if (!doc)
+        return NULL;
+    JsonNode before = before_of(doc);
+    char *was = mem_zero(strlen(text) + 1, 1);
+    memcpy(was, text, strlen(text));
+    bool ok = !before.item || json_type(before) == JSON_OBJECT ||
+              json_fail(before, err, "an object of keys of \"collectives\" is expected");
+    for (size_t i = 0; ok && i < json_items_n(before); i++) {
+        char *value = NULL;
+        size_t n = 0;
+        FILE *out = open_memstream(&value, &n);
+        ASSERT(out);
+        calibrate_print_node(out, json_member(before, json_key(before, i)));
+        fclose(out);
+        was = json_splice(was, "collectives", json_key(before, i), value);
+        free(value);
+    }
+    json_close(doc);
+    if (ok)
+        return was;
+    free(was);
+    return NULL;
+}
+
+/* What was kept is kept; what is written for the first time stood there before all. */
+static char *splice_before(const ClusterFit *f, char *text)
+{
+    Err ignored = { 0 };
+    JsonDoc *doc = json_parse(text, strlen(text), f->into, &ignored);
+    ASSERT(doc);
+    JsonNode before = before_of(doc);
+    char *value = NULL;
+    size_t n = 0;
+    FILE *out = open_memstream(&value, &n);
+    ASSERT(out);
+    const char *between = "{";
+    for (size_t i = 0; i < json_items_n(before); i++, between = ", ") {
+        fprintf(out, "%s\"%s\": ", between, json_key(before, i));
+        calibrate_print_node(out, json_member(before, json_key(before, i)));
+    }
+    for (uint32_t i = 0; i < f->numbers_n; i++) {
+        if (!begins_key(f, i) || json_member(before, f->places[i].key).item)
+            continue;
+        fprintf(out, "%s\"%s\": ", between, f->places[i].key);
+        print_value(f, out, i, f->stood);
+        between = ", ";
+    }
+    fputs("}", out);
+    fclose(out);
+    json_close(doc);
+    text = json_splice(text, "collectives", "before", value);
+    free(value);
+    return text;
 }
 
 /* ---- the table ---- */
@@ -76,6 +157,19 @@ static void print_entry(FILE *f, const MeasuredCollective *e, const ClusterPart 
     fputs(e->points_n ? "]}" : "}", f);
 }
 
+/* An entry that stands in the file, on the lines on which print_entry puts it. */
+static void print_as_is(FILE *f, JsonNode entry)
+{
+    for (size_t i = 0; i < json_items_n(entry); i++) {
+        const char *key = json_key(entry, i);
+        fputs(i == 0 ? "{" : strcmp(key, "sizes") == 0 ? ",\n       " : ", ", f);
+        calibrate_print_text(f, key);
+        fputs(": ", f);
+        calibrate_print_node(f, json_member(entry, key));
+    }
+    fputs("}", f);
+}
+
 static bool is_measured_anew(const ClusterFit *f, const char *op, double ranks, double nodes)
 {
     for (uint32_t p = 0; p < f->parts_n; p++) {
@@ -102,10 +196,10 @@ static const char *print_kept(const ClusterFit *f, FILE *out, JsonNode list,
                              json_value(json_member(e, "nodes"))))
             continue;
         between = next_line(out, between);
-        calibrate_print_node(out, e);
+        print_as_is(out, e);
     }
-    for (uint32_t i = 0; i < f->m.measured_n && !list.item; i++) {
-        const MeasuredCollective *e = &f->m.measured[i];
+    for (uint32_t i = 0; i < f->stands.measured_n && !list.item; i++) {
+        const MeasuredCollective *e = &f->stands.measured[i];
         if (is_measured_anew(f, measured_op_word(e->op), e->ranks, e->nodes))
             continue;
         between = next_line(out, between);
@@ -154,12 +248,7 @@ static double median_of(const ClusterFit *f, const double *predicted)
 
 char *cluster_fit_splice(ClusterFit *f, char *text, const char *sources)
 {
-    for (uint32_t i = 0; i < f->numbers_n; i++) {
-        const char *key = f->places[i].key;
-        bool first = i == 0 || strcmp(f->places[i - 1].key, key) != 0;
-        if (first && key_fitted(f, key))
-            text = json_splice(text, "collectives", key, value_text(f, i));
-    }
+    text = splice_before(f, splice_numbers(f, text));
     text = splice_table(f, text);
     const char *value = arena_printf(
         &f->arena,

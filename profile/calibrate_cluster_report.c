@@ -21,7 +21,7 @@ static void print_numbers(const ClusterFit *f)
             snprintf(name, sizeof name, "%s.%s", p->key, protocol_names[p->index]);
         else
             snprintf(name, sizeof name, "%s", p->key);
-        printf("%-28s %12.5g %12.5g %6u\n", name, cluster_fit_shown(f, i, f->start[i].value),
+        printf("%-28s %12.5g %12.5g %6u\n", name, cluster_fit_shown(f, i, f->stood[i]),
                cluster_fit_shown(f, i, f->numbers[i].value), (unsigned)f->numbers[i].rows_n);
     }
 }

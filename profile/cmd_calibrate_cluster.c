@@ -138,7 +138,7 @@ static void say_failed(const Work *w)
 /* Once of each log.  Whose GPUs it should be, its user knows: it is used all the same. */
 static void say_other_gpu(const Work *w)
 {
-    const char *gpu = w->fit.m.types[0].gpu->name, *said = NULL;
+    const char *gpu = w->fit.stands.types[0].gpu->name, *said = NULL;
     for (uint32_t i = 0; i < w->log.tests_n; i++) {
         const NcclTest *t = &w->log.tests[i];
         if (t->file == said || !gpu_names_differ(t->gpu, gpu, share_dir()))
@@ -218,12 +218,24 @@ static bool check_written(const Work *w, const char *text, Err *err)
     return true;
 }
 
+/* The cluster as it is, and as it was before all calibrations. */
+static bool read_both(Work *w, const char *text, Err *err)
+{
+    if (!read_machine(&w->fit, text, &w->fit.stands, err))
+        return err_wrap(err, "logs of nccl-tests calibrate a cluster");
+    char *was = cluster_text_before(text, w->o->into, err);
+    bool ok = was && (read_machine(&w->fit, was, &w->fit.m, err) ||
+                      err_wrap(err, "what is \"before\" in \"collectives\""));
+    free(was);
+    return ok;
+}
+
 static bool calibrate(Work *w, char **text, Err *err)
 {
     if (!read_logs(w, err) || !(*text = calibrate_load(w->o->into, err)))
         return false;
-    if (!read_machine(&w->fit, *text, &w->fit.m, err))
-        return err_wrap(err, "logs of nccl-tests calibrate a cluster");
+    if (!read_both(w, *text, err))
+        return false;
     if (!cluster_fit_run(&w->fit, err))
         return false;
     say_other_gpu(w);
