@@ -244,13 +244,21 @@ static bool read_order(JsonObj *o, Parallel *p)
     return true;
 }
 
-/* What the keys of experts say of a dense model means nothing, as long as it splits nothing. */
-static void read_experts(JsonObj *o, Parallel *p, bool dense)
+/* Experts with biases stay whole: there is no other way to have them. */
+static void read_etp(JsonObj *o, Parallel *p, const Model *model)
 {
+    bool biases = scenario_experts(model) > 0 && transformer_experts_bias(&model->u.transformer);
+    p->etp = json_has(o, "etp") ? scenario_count(o, "etp", 1, DEGREE_MAX, 1) : biases ? 1 : 0;
+    if (!json_has(o, "etp"))
+        json_log_value(json_get(o, "etp"), biases ? "1" : "as the software does", true);
+}
+
+/* What the keys of experts say of a dense model means nothing, as long as it splits nothing. */
+static void read_experts(JsonObj *o, Parallel *p, const Model *model)
+{
+    bool dense = scenario_experts(model) == 0;
     p->has_experts = !dense;
-    p->etp = json_has(o, "etp") ? scenario_count(o, "etp", 1, DEGREE_MAX, 1) : 0;
-    if (p->etp == 0)
-        json_log_value(json_get(o, "etp"), "as the software does", true);
+    read_etp(o, p, model);
     p->dispatcher_set = json_has(o, "dispatcher");
     if (p->dispatcher_set)
         p->dispatcher = (Dispatcher)json_word(o, "dispatcher", dispatcher_names, DISPATCHER_N,
@@ -289,7 +297,7 @@ static bool read_sharding(JsonObj *o, Scenario *s)
                                       PREFETCH_BACKWARD);
     p->limit_all_gathers = json_bool(o, "limit_all_gathers", true);
     p->sync_batchnorm = json_bool(o, "sync_batchnorm", false);
-    read_experts(o, p, dense);
+    read_experts(o, p, &s->model);
     p->shard_size = scenario_count(o, "shard_size", 1, DEGREE_MAX,
                                    (double)usual_shard_size(p, &s->machine));
     return o->ok;
