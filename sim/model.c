@@ -4,6 +4,7 @@
  * A file holds an object and never a further name, so files cannot go round in
  * circles.
  */
+#include <ctype.h>
 #include <dirent.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -140,10 +141,20 @@ static bool read_object(Model *model, Arena *arena, JsonNode node, const char *f
                   : model_read_hf(model, arena, node, file_name, err);
 }
 
+/* All built-in names are in small letters, publishers' often are not. */
+static const char *small_letters(Arena *arena, const char *name)
+{
+    char *small = arena_printf(arena, "%s", name);
+    for (char *c = small; *c; c++)
+        *c = (char)tolower((unsigned char)*c);
+    return small;
+}
+
 static JsonDoc *open_built_in(Arena *arena, JsonNode node, const char *share_dir, Err *err)
 {
     const char *dir = arena_printf(arena, "%s/models", share_dir);
-    const char *path = arena_printf(arena, "%s/%s.json", dir, json_text(node));
+    const char *name = small_letters(arena, json_text(node));
+    const char *path = arena_printf(arena, "%s/%s.json", dir, name);
     if (access(path, F_OK) != 0) {
         unknown_name(node, dir, err);
         return NULL;

@@ -844,6 +844,13 @@ static void check_name(const char *file, const char *text, const char *name)
     arena_free(&r.arena);
 }
 
+static void built_in_names_may_be_in_capitals(void)
+{
+    check_name("s.json", "\"Mixtral-8x7B\"", "mixtral-8x7b");
+    check_name("s.json", "\"GPT2-XL\"", "gpt2-xl");
+    check_name("s.json", "\"gpt2\"", "gpt2");
+}
+
 static void paths_are_relative_to_the_file_they_stand_in(void)
 {
     check_name("scenarios/models/s.json", "\"gpt2.json\"", "gpt2");
@@ -1249,6 +1256,7 @@ int main(void)
     RUN(a_config_says_whether_it_drops);
     RUN(other_keys_of_a_config_are_ignored);
     RUN(layer_types_may_repeat_what_the_other_keys_say);
+    RUN(built_in_names_may_be_in_capitals);
     RUN(paths_are_relative_to_the_file_they_stand_in);
     RUN(a_model_is_called_what_it_says_or_by_its_file_or_kind);
     RUN(a_wrong_name_is_answered_with_near_ones);
