@@ -88,7 +88,7 @@ SHEETS = {
         peak=dict(f32=66.9, tf32=494.7, f16=989.4, bf16=989.4, fp8=1978.9),
         memory_bytes=gib(79.19),
         aliases=["H100-SXM5-80GB", "NVIDIA H100 80GB HBM3", "h100", "h800", "h800-80gb",
-                 "H800-SXM5-80GB", "NVIDIA H800"],
+                 "H800-SXM5-80GB", "NVIDIA H800", "H100-SXM", "H100-SXM5"],
         alias_source=H800_SOURCE, sheet=H100_SHEET, memory_source=TORCH + "79.18 to 79.19 GiB",
         host_source="membw-00013 (nvbandwidth host to device)"),
     "h100-96gb-hbm2e": dict(
@@ -102,7 +102,7 @@ SHEETS = {
     "h200-141gb": dict(
         generation="hopper", sms=132, memory_GB=141, memory_GBps=4800, tdp_w=700, host_GBps=52,
         peak=dict(f32=66.9, tf32=494.7, f16=989.4, bf16=989.4, fp8=1978.9),
-        memory_bytes=gib(139.80), aliases=["H200-SXM5-141GB", "NVIDIA H200", "h200"],
+        memory_bytes=gib(139.80), aliases=["H200-SXM5-141GB", "NVIDIA H200", "h200", "H200-SXM"],
         sheet="NVIDIA H200 data sheet, SXM column, dense",
         memory_source=TORCH + "139.72 to 139.81 GiB",
         host_source="membw-00021 (nvbandwidth host to device)"),

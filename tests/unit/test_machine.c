@@ -191,6 +191,8 @@ static void aliases_find_a_gpu_that_has_no_file_of_that_name(void)
     CHECK_STR("a100-80gb", gpu_named(&arena, "A100-SXM4-80GB")->name);
     CHECK_STR("h100-80gb", gpu_named(&arena, "nvidia h100 80GB hbm3")->name);
     CHECK_STR("v100-32gb", gpu_named(&arena, "V100")->name);
+    CHECK_STR("h100-80gb", gpu_named(&arena, "H100-SXM")->name);
+    CHECK_STR("h200-141gb", gpu_named(&arena, "H200-SXM")->name);
     arena_free(&arena);
 }
 
