@@ -155,30 +155,68 @@ static void add_rank(CompareRank *r, SideRank *const side[COMPARE_SIDES], const 
     add_errors(r, classes, side[COMPARE_SIM], side[COMPARE_REAL]);
 }
 
-/* Behind those whose real span starts no later: all but in order, as ops are. */
-static void put_pair(CompareRank *r, const Timeline *real, ComparePair pair)
+/* A kernel of a side's op. */
+typedef struct Kernel {
+    SidePiece piece;
+    uint32_t op;
+} Kernel;
+
+static int by_start(const void *x, const void *y)
 {
-    uint32_t at = r->pairs_n++;
-    int64_t start_ns = real->start_ns[pair.span[COMPARE_REAL]];
-    for (; at > 0 && real->start_ns[r->pairs[at - 1].span[COMPARE_REAL]] > start_ns; at--)
-        r->pairs[at] = r->pairs[at - 1];
-    r->pairs[at] = pair;
+    const Kernel *p = x, *q = y;
+    if (p->piece.start_ns != q->piece.start_ns)
+        return p->piece.start_ns < q->piece.start_ns ? -1 : 1;
+    return (p->piece.span > q->piece.span) - (p->piece.span < q->piece.span);
 }
 
-static void keep_pairs(CompareRank *r, const SideRank *sim, const SideRank *real,
-                       const Timeline *t, Arena *arena)
+/* By start; of a side's pieces_n. */
+static Kernel *kernels_of(const SideRank *r)
 {
-    r->pairs = PUSH_ARRAY(arena, ComparePair, (size_t)real->ops_n + sim->ops_n + 1);
-    for (uint32_t i = 0; i < real->ops_n; i++) {
-        const SideOp *o = &real->ops[i];
-        uint64_t twin = o->twin == NONE_U32 ? NONE_U64 : sim->ops[o->twin].span;
-        put_pair(r, t, (ComparePair){ { [COMPARE_SIM] = twin, [COMPARE_REAL] = o->span } });
+    Kernel *kernels = mem_zero((size_t)r->pieces_n + 1, sizeof *kernels);
+    size_t n = 0;
+    for (uint32_t i = 0; i < r->ops_n; i++)
+        for (uint32_t k = 0; k < r->ops[i].pieces_n; k++)
+            kernels[n++] = (Kernel){ r->pieces[r->ops[i].piece_first + k], i };
+    ASSERT(n == r->pieces_n);
+    qsort(kernels, n, sizeof *kernels, by_start);
+    return kernels;
+}
+
+/* Of a side's op and its twin. */
+static ComparePair pair_of(const SideRank *const side[COMPARE_SIDES], int k, uint32_t op)
+{
+    ComparePair pair = { .span = { NONE_U64, NONE_U64 } };
+    uint32_t at[COMPARE_SIDES];
+    at[k] = op;
+    at[1 - k] = side[k]->ops[op].twin;
+    for (int i = 0; i < COMPARE_SIDES; i++) {
+        if (at[i] == NONE_U32)
+            continue;
+        const SideOp *o = &side[i]->ops[at[i]];
+        pair.span[i] = o->span;
+        pair.time_ns[i] = o->dur_ns;
+        pair.end_ns[i] = side[i]->begin_ns + o->end_ns;
     }
-    for (uint32_t i = 0; i < sim->ops_n; i++)
-        if (sim->ops[i].twin == NONE_U32)
-            r->pairs[r->pairs_n++] = (ComparePair){
-                { [COMPARE_SIM] = sim->ops[i].span, [COMPARE_REAL] = NONE_U64 }
-            };
+    return pair;
+}
+
+static void keep_pairs(CompareRank *r, const SideRank *const side[COMPARE_SIDES], Arena *arena)
+{
+    static const int order[] = { COMPARE_REAL, COMPARE_SIM };
+    const SideRank *sim = side[COMPARE_SIM], *real = side[COMPARE_REAL];
+    r->pairs = PUSH_ARRAY(arena, ComparePair, (size_t)real->pieces_n + sim->pieces_n + 1);
+    for (size_t s = 0; s < ARRAY_N(order); s++) {
+        int k = order[s];
+        Kernel *kernels = kernels_of(side[k]);
+        for (uint32_t i = 0; i < side[k]->pieces_n; i++) {
+            const SideOp *o = &side[k]->ops[kernels[i].op];
+            if (k == COMPARE_SIM && o->twin != NONE_U32 && kernels[i].piece.span == o->span)
+                continue; /* that of the real kernels */
+            r->pairs[r->pairs_n] = pair_of(side, k, kernels[i].op);
+            r->pairs[r->pairs_n++].span[k] = kernels[i].piece.span;
+        }
+        free(kernels);
+    }
 }
 
 static int by_real_time(const void *x, const void *y)
@@ -275,8 +313,7 @@ static bool fill(Comparison *c, const Pairs *p, const Side *sides, bool pairs, E
         add_rank(&c->ranks[i], pair, covers, sides, classes);
         compare_list_rank(&lists, &c->ranks[i], pair[COMPARE_SIM], pair[COMPARE_REAL]);
         if (pairs)
-            keep_pairs(&c->ranks[i], pair[COMPARE_SIM], pair[COMPARE_REAL],
-                       sides[COMPARE_REAL].t, &c->arena);
+            keep_pairs(&c->ranks[i], (const SideRank *const *)pair, &c->arena);
         if (i == slow)
             compare_drift(c, c->ranks[i].rank, pair[COMPARE_SIM], pair[COMPARE_REAL]);
         arena_reset(&joined, mark);

@@ -74,10 +74,12 @@ typedef struct CompareDrift {
     int64_t op_start_ns, op_drift_ns, op_time_ns[COMPARE_SIDES];
 } CompareDrift;
 
-/* One op as it was paired: spans of the two timelines, of several kernels' the longest; NONE_U64
- * where one has no such op. */
+/* A kernel, and its op as it was paired: spans of the two timelines, of the other side's kernels the
+ * longest; NONE_U64 where one has no such op. */
 typedef struct ComparePair {
     uint64_t span[COMPARE_SIDES];
+    int64_t time_ns[COMPARE_SIDES]; /* sum over the op's kernels */
+    int64_t end_ns[COMPARE_SIDES];  /* of its last one, on the clock of its timeline */
 } ComparePair;
 
 /* How ops were paired: the first way that finds any. */
@@ -95,7 +97,8 @@ typedef struct CompareRank {
     uint64_t ops_n[COMPARE_SIDES], matched_n;
     int64_t time_ns[COMPARE_SIDES], matched_ns[COMPARE_SIDES]; /* of ops */
     int64_t begin_ns[COMPARE_SIDES]; /* of the step, on the clock of its timeline */
-    ComparePair *pairs;              /* by real start, then those of sim alone; if asked for */
+    /* If asked for: of each real kernel, by start; then of those of sim that none of them names. */
+    ComparePair *pairs;
     uint32_t pairs_n;
 } CompareRank;
 

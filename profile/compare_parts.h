@@ -55,6 +55,7 @@ OpClass compare_class_of(const Timeline *t, uint64_t span);
 /* When one kernel ran, since the step's start. */
 typedef struct SidePiece {
     int64_t start_ns, dur_ns;
+    uint64_t span;
 } SidePiece;
 
 /* Kernels of one op id that follow one another on a track are one op; without an id each is.  So

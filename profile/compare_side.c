@@ -201,7 +201,7 @@ static void take_ops(Cutter *c, const RankSteps *w, uint32_t k, SideRank *r, Are
             continue;
         SideOp o = side_op(c, w->ops[i].span, r->begin_ns);
         o.piece_first = r->pieces_n;
-        r->pieces[r->pieces_n++] = (SidePiece){ o.start_ns, o.dur_ns };
+        r->pieces[r->pieces_n++] = (SidePiece){ o.start_ns, o.dur_ns, o.span };
         if (r->ops_n > 0 && same_op(c->t, &r->ops[r->ops_n - 1], &o))
             join_op(&r->ops[r->ops_n - 1], &o);
         else

@@ -181,12 +181,14 @@ static void take_rank(ViewDiffRank *to, const CompareRank *from, ViewTraces *t)
     }
     for (uint32_t i = 0; i < from->pairs_n; i++) {
         ViewPair *p = &to->pairs[to->pairs_n++];
-        for (int k = 0; k < VIEW_SIDES; k++)
+        for (int k = 0; k < VIEW_SIDES; k++) {
             p->span[k] = from->pairs[i].span[side_of[k]];
+            p->time_ns[k] = from->pairs[i].time_ns[side_of[k]];
+            p->end_ns[k] = from->pairs[i].end_ns[side_of[k]];
+        }
         to->real_n += p->span[VIEW_REAL_SIDE] != NONE_U64;
     }
-    const Timeline *const lines[] = { t->side[0].data.t, t->side[1].data.t };
-    view_diff_index(to, lines, arena);
+    view_diff_index(to, t->side[VIEW_REAL_SIDE].data.t, arena);
 }
 
 static void take_classes(ViewDiff *d, Comparison *c)

@@ -18,12 +18,12 @@ int64_t view_diff_shift_ns(const ViewDiffRank *r)
     return r->begin_ns[1] - r->begin_ns[0];
 }
 
-uint64_t view_diff_twin(const ViewDiffRank *r, uint32_t side, uint64_t span)
+const ViewPair *view_diff_pair(const ViewDiffRank *r, uint32_t side, uint64_t span)
 {
     for (uint64_t i = 0; i < r->pairs_n; i++)
         if (r->pairs[i].span[side] == span)
-            return r->pairs[i].span[1 - side];
-    return NONE_U64;
+            return &r->pairs[i];
+    return NULL;
 }
 
 /* ---- what is drawn ---- */
@@ -36,21 +36,20 @@ static int by_moment(const void *a, const void *b)
     return (x->late_ns > y->late_ns) - (x->late_ns < y->late_ns);
 }
 
-void view_diff_index(ViewDiffRank *r, const Timeline *const t[2], Arena *arena)
+void view_diff_index(ViewDiffRank *r, const Timeline *real, Arena *arena)
 {
     r->reach_ns = PUSH_ARRAY(arena, int64_t, r->real_n + 1);
     r->drift = PUSH_ARRAY(arena, ViewDrift, r->real_n + 1);
     r->drift_n = 0;
     r->drift_max_ns = 0;
     for (uint64_t i = 0; i < r->real_n; i++) {
-        uint64_t real = r->pairs[i].span[0], sim = r->pairs[i].span[1];
-        int64_t end_ns = t[0]->start_ns[real] + t[0]->dur_ns[real];
+        const ViewPair *pair = &r->pairs[i];
+        int64_t end_ns = real->start_ns[pair->span[0]] + real->dur_ns[pair->span[0]];
         r->reach_ns[i] = i ? max_i64(end_ns, r->reach_ns[i - 1]) : end_ns;
-        if (sim == NONE_U64)
+        if (pair->span[1] == NONE_U64)
             continue;
-        int64_t late_ns = t[1]->start_ns[sim] + t[1]->dur_ns[sim] - r->begin_ns[1] -
-                          (end_ns - r->begin_ns[0]);
-        r->drift[r->drift_n++] = (ViewDrift){ end_ns, late_ns };
+        int64_t late_ns = pair->end_ns[1] - r->begin_ns[1] - (pair->end_ns[0] - r->begin_ns[0]);
+        r->drift[r->drift_n++] = (ViewDrift){ pair->end_ns[0], late_ns };
         r->drift_max_ns = max_i64(r->drift_max_ns, late_ns < 0 ? -late_ns : late_ns);
     }
     qsort(r->drift, r->drift_n, sizeof *r->drift, by_moment);

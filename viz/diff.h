@@ -16,11 +16,15 @@
 #include "core/arena.h"
 #include "viz/data.h"
 
+/* A kernel and the op it is of, paired with the other side's, as compare's. */
 typedef struct ViewPair {
-    uint64_t span[2]; /* by side; NONE_U64: only the other one has it */
+    uint64_t
+        span[2]; /* by side; of the other one's kernels the longest; NONE_U64: it has none */
+    int64_t time_ns[2]; /* sum over the op's kernels */
+    int64_t end_ns[2];  /* of its last one, on the clock of its trace */
 } ViewPair;
 
-/* The end of a real op that has a twin. */
+/* The end of a real op that has a twin; once for each of its kernels. */
 typedef struct ViewDrift {
     int64_t at_ns;   /* on the rank's real clock */
     int64_t late_ns; /* its twin's end is later by this, both counted from their steps' begin */
@@ -29,7 +33,7 @@ typedef struct ViewDrift {
 typedef struct ViewDiffRank {
     uint32_t rank[2];    /* index into ranks of each side */
     int64_t begin_ns[2]; /* of the step, on the clock of its trace */
-    ViewPair *pairs;     /* by real start; those of sim alone behind them */
+    ViewPair *pairs;     /* by real start; behind them sim's kernels that they do not name */
     uint64_t pairs_n, real_n;
     /* view_diff_index: */
     int64_t *reach_ns; /* by real pair: the latest real end of it and those before */
@@ -58,11 +62,11 @@ typedef struct ViewDiff {
 const ViewDiffRank *view_diff_rank(const ViewDiff *d, uint32_t real_rank);
 /* How much later sim's clock is than real's, where both ranks' steps begin together. */
 int64_t view_diff_shift_ns(const ViewDiffRank *r);
-/* The op that a span of a side is paired with, NONE_U64: none. */
-uint64_t view_diff_twin(const ViewDiffRank *r, uint32_t side, uint64_t span);
+/* That of a span of a side, NULL: it has none. */
+const ViewPair *view_diff_pair(const ViewDiffRank *r, uint32_t side, uint64_t span);
 
-/* Finds what is drawn of the pairs; t: of each side. */
-void view_diff_index(ViewDiffRank *r, const Timeline *const t[2], Arena *arena);
+/* Finds what is drawn of the pairs. */
+void view_diff_index(ViewDiffRank *r, const Timeline *real, Arena *arena);
 /* The first pair whose real op, or one before it, ends after from_ns of the rank's real clock. */
 uint64_t view_diff_first(const ViewDiffRank *r, int64_t from_ns);
 /* The drift that holds at from_ns: the last up to then; the first where there is none yet. */

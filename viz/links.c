@@ -144,17 +144,24 @@ ViewPlace view_exposed_next(const View *v, ViewPlace from, bool back)
 
 /* ---- the other side ---- */
 
-ViewPlace view_twin(const View *v, ViewPlace place)
+const ViewPair *view_pair_of(const View *v, ViewPlace place)
 {
     if (place.row == NONE_U32 || !v->diff)
-        return view_nowhere;
-    uint32_t rank = v->data[place.side]->rows[place.row].rank, other = 1u - place.side;
+        return NULL;
+    uint32_t rank = v->data[place.side]->rows[place.row].rank;
     for (uint32_t i = 0; i < v->diff->ranks_n; i++) {
         const ViewDiffRank *r = &v->diff->ranks[i];
-        uint64_t span =
-            r->rank[place.side] == rank ? view_diff_twin(r, place.side, place.span) : NONE_U64;
-        if (span != NONE_U64)
-            return view_place_of(v->data[other], other, span);
+        const ViewPair *pair =
+            r->rank[place.side] == rank ? view_diff_pair(r, place.side, place.span) : NULL;
+        if (pair && pair->span[1 - place.side] != NONE_U64)
+            return pair;
     }
-    return view_nowhere;
+    return NULL;
+}
+
+ViewPlace view_twin(const View *v, ViewPlace place)
+{
+    const ViewPair *pair = view_pair_of(v, place);
+    uint32_t other = 1u - place.side;
+    return pair ? view_place_of(v->data[other], other, pair->span[other]) : view_nowhere;
 }

@@ -32,7 +32,9 @@ typedef struct ViewLaunch {
 } ViewLaunch;
 ViewLaunch view_launch_of(ViewData *d, ViewPlace place);
 
-/* The op of the other side that a span is paired with. */
+/* The op of a span and the other side's that it is paired with; NULL: it is not. */
+const ViewPair *view_pair_of(const View *v, ViewPlace place);
+/* A kernel of that other op. */
 ViewPlace view_twin(const View *v, ViewPlace place);
 
 #endif

@@ -20,7 +20,7 @@ typedef struct ErrorLane {
     PxBox box;
     LodWindow window; /* on the real clock */
     const ViewDiffRank *r;
-    const Timeline *t[2];
+    const Timeline *real;
     /* Ops smaller than a pixel, summed up. */
     uint32_t x;
     int64_t real_ns, off_ns, alone_ns;
@@ -66,12 +66,21 @@ static Px lane_x(const ErrorLane *e, int64_t ns)
                       e->window.to_ns - e->window.from_ns);
 }
 
+/* What a real kernel bears of its op's error: as much as it has of the op's time. */
+static int64_t kernel_off_ns(const ViewPair *pair, int64_t kernel_ns)
+{
+    int64_t off_ns = pair->time_ns[1] - pair->time_ns[0];
+    if (kernel_ns == pair->time_ns[0])
+        return off_ns;
+    return (int64_t)((double)off_ns * (double)kernel_ns / (double)pair->time_ns[0]);
+}
+
 static void put_pair(ErrorLane *e, const ViewPair *pair)
 {
-    const Timeline *real = e->t[0];
-    int64_t start_ns = real->start_ns[pair->span[0]], real_ns = real->dur_ns[pair->span[0]];
+    int64_t start_ns = e->real->start_ns[pair->span[0]];
+    int64_t real_ns = e->real->dur_ns[pair->span[0]];
     bool alone = pair->span[1] == NONE_U64;
-    int64_t off_ns = alone ? 0 : e->t[1]->dur_ns[pair->span[1]] - real_ns;
+    int64_t off_ns = alone ? 0 : kernel_off_ns(pair, real_ns);
     Px x0 = px_max(e->box.x0, lane_x(e, start_ns));
     Px x1 = px_min(e->box.x1, lane_x(e, start_ns + real_ns));
     if (x1 - x0 >= PX(1)) {
@@ -97,7 +106,7 @@ static bool open_lane(ErrorLane *e, ScenePen *p, const LayoutRow *row)
                       .box = { p->l->lanes.x0, row->y0, p->l->lanes.x1, row->y1 },
                       .window = layout_window(p->l, row),
                       .r = p->v->diff ? view_diff_rank(p->v->diff, row->rank) : NULL,
-                      .t = { p->v->data[0]->t, p->v->data[1] ? p->v->data[1]->t : NULL } };
+                      .real = p->v->data[VIEW_REAL_SIDE]->t };
     return e->r != NULL;
 }
 
@@ -111,10 +120,10 @@ void scene_error(ScenePen *p, const LayoutRow *row)
               scene_color(p, THEME_LINE));
     for (uint64_t i = view_diff_first(e.r, e.window.from_ns); i < e.r->real_n; i++) {
         uint64_t real = e.r->pairs[i].span[0];
-        int64_t start_ns = e.t[0]->start_ns[real];
+        int64_t start_ns = e.real->start_ns[real];
         if (start_ns >= e.window.to_ns)
             break;
-        if (start_ns >= e.window.from_ns || start_ns + e.t[0]->dur_ns[real] > e.window.from_ns)
+        if (start_ns >= e.window.from_ns || start_ns + e.real->dur_ns[real] > e.window.from_ns)
             put_pair(&e, &e.r->pairs[i]);
     }
     flush_pixel(&e);
@@ -179,19 +188,24 @@ void scene_drift(ScenePen *p, const LayoutRow *row)
 
 /* ---- tables of the drawer ---- */
 
+void scene_error_text(char *text, size_t cap, int64_t real_ns, int64_t sim_ns)
+{
+    double pct = real_ns > 0 ? 100 * ((double)sim_ns / (double)real_ns - 1) : NAN;
+    if (isnan(pct))
+        snprintf(text, cap, "-");
+    else if (fabs(pct) < 0.05)
+        snprintf(text, cap, "0.0 %%");
+    else
+        snprintf(text, cap, "%+.*f %%", pct < 999.95 ? 1 : 0, pct);
+}
+
 static CellRow time_row(const char *name, int64_t real_ns, int64_t sim_ns)
 {
     CellRow row = { .name = "" };
     snprintf(row.name, sizeof row.name, "%s", name);
     view_time_text(row.cell[0], sizeof row.cell[0], real_ns);
     view_time_text(row.cell[1], sizeof row.cell[1], sim_ns);
-    double pct = real_ns > 0 ? 100 * ((double)sim_ns / (double)real_ns - 1) : NAN;
-    if (isnan(pct))
-        snprintf(row.cell[2], sizeof row.cell[2], "-");
-    else if (fabs(pct) < 0.05)
-        snprintf(row.cell[2], sizeof row.cell[2], "0.0 %%");
-    else
-        snprintf(row.cell[2], sizeof row.cell[2], "%+.*f %%", pct < 999.95 ? 1 : 0, pct);
+    scene_error_text(row.cell[2], sizeof row.cell[2], real_ns, sim_ns);
     return row;
 }
 

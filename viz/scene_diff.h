@@ -9,6 +9,8 @@
 
 void scene_error(ScenePen *p, const LayoutRow *row);
 void scene_drift(ScenePen *p, const LayoutRow *row);
+/* "+1.2 %", "0.0 %" where it rounds to none; "-" where real took no time. */
+void scene_error_text(char *text, size_t cap, int64_t real_ns, int64_t sim_ns);
 /* In the box from *y on, which moves behind them. */
 void scene_diff_tables(ScenePen *p, PxBox box, Px *y);
 

@@ -3,6 +3,7 @@
  * drawer that the mouse or the keyboard is at.
  */
 #include "viz/scene_counter.h"
+#include "viz/scene_diff.h"
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -122,24 +123,20 @@ static void say_cause(Tip *tip, ViewData *d, ViewPlace place)
         found.within != NONE_U64 ? timeline_text(t, t->span_name[found.within]) : "");
 }
 
-/* The same op on the other side, and how far the simulation is off. */
+/* The same op on the other side, and how far the simulation is off; of several kernels together. */
 static void say_twin(Tip *tip, const View *v, ViewPlace place)
 {
-    ViewPlace twin = view_twin(v, place);
-    char a[32], b[32];
-    if (twin.row == NONE_U32)
+    const ViewPair *pair = view_pair_of(v, place);
+    char a[32], b[32], error[32];
+    if (!pair)
         return;
-    ViewPlace real = place.side == VIEW_REAL_SIDE ? place : twin;
-    ViewPlace sim = place.side == VIEW_REAL_SIDE ? twin : place;
-    int64_t real_ns = v->data[VIEW_REAL_SIDE]->t->dur_ns[real.span];
-    int64_t sim_ns = v->data[VIEW_SIM_SIDE]->t->dur_ns[sim.span];
+    int64_t real_ns = pair->time_ns[VIEW_REAL_SIDE], sim_ns = pair->time_ns[VIEW_SIM_SIDE];
+    bool many = pair->time_ns[place.side] != v->data[place.side]->t->dur_ns[place.span];
     view_time_text(a, sizeof a, real_ns);
     view_time_text(b, sizeof b, sim_ns);
-    if (real_ns > 0)
-        say(tip, "real %s, sim %s: %+.1f %%", a, b,
-            100 * (double)(sim_ns - real_ns) / (double)real_ns);
-    else
-        say(tip, "real %s, sim %s", a, b);
+    scene_error_text(error, sizeof error, real_ns, sim_ns);
+    say(tip, "%sreal %s, sim %s%s%s", many ? "all kernels of the op: " : "", a, b,
+        real_ns > 0 ? ": " : "", real_ns > 0 ? error : "");
 }
 
 /* "grid 24 x 1 x 1, block 544 x 1 x 1" and what they take. */

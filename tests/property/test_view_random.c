@@ -10,6 +10,7 @@
 #include "viz/raster.h"
 
 #include "tests/check.h"
+#include "tests/kernel_pair.h"
 
 enum { WORLDS = 60, INPUTS = 120, SPANS_MAX = 40 };
 
@@ -180,10 +181,11 @@ static void make_links(Hands *h)
 /* Spans of streams of ranks that both sides have, paired by their order, some alone. */
 static void pair_rank(Hands *h, ViewDiffRank *k, uint32_t r)
 {
+    const Timeline *const lines[] = { &h->t[0], &h->t[1] };
     uint64_t at[VIEW_SIDES] = { 0, 0 }, cap = h->t[0].spans_n + h->t[1].spans_n + 1;
     *k = (ViewDiffRank){ .rank = { r, r }, .pairs = mem_zero(cap, sizeof *k->pairs) };
     for (bool more = true; more;) {
-        ViewPair pair = { { NONE_U64, NONE_U64 } };
+        uint64_t span[VIEW_SIDES] = { NONE_U64, NONE_U64 };
         for (int side = 0; side < VIEW_SIDES; side++) {
             const Timeline *t = &h->t[side];
             const ViewRank *rank = &h->data[side].ranks[r];
@@ -192,18 +194,18 @@ static void pair_rank(Hands *h, ViewDiffRank *k, uint32_t r)
                     t->tracks[t->span_track[at[side]]].sort != 0))
                 at[side]++;
             if (at[side] < t->spans_n)
-                pair.span[side] = at[side]++;
+                span[side] = at[side]++;
         }
-        more = pair.span[0] != NONE_U64 || pair.span[1] != NONE_U64;
-        if (pair.span[0] != NONE_U64 && draw(h, 8) == 0)
-            pair.span[1] = NONE_U64;
+        more = span[0] != NONE_U64 || span[1] != NONE_U64;
+        if (span[0] != NONE_U64 && draw(h, 8) == 0)
+            span[1] = NONE_U64;
         if (more)
-            k->pairs[k->pairs_n++] = pair;
-        k->real_n += pair.span[0] != NONE_U64;
+            k->pairs[k->pairs_n++] = kernel_pair(lines, span[0], span[1]);
+        k->real_n += span[0] != NONE_U64;
     }
     for (int side = 0; side < VIEW_SIDES; side++)
         k->begin_ns[side] = h->data[side].begin_ns;
-    view_diff_index(k, (const Timeline *const[]){ &h->t[0], &h->t[1] }, &h->arena);
+    view_diff_index(k, lines[0], &h->arena);
 }
 
 static void make_diff(Hands *h)

@@ -11,6 +11,7 @@
 #include "viz/app.h"
 
 #include "tests/check.h"
+#include "tests/kernel_pair.h"
 #include "tests/trace_world.h"
 
 enum { KERNELS = 10, SLOT_NS = 2000, RANKS_MOST = 40 };
@@ -64,7 +65,8 @@ static void open_session(Session *s, uint32_t ranks_n)
             s->parts[comms_n] = comms_n;
             s->comms[comms_n++] = (ViewComm){ i, 0, 0, 100, 0 };
         } else if (t->span_class[i] == SPAN_COMPUTE && t->tracks[t->span_track[i]].rank == 0) {
-            s->pairs[pairs_n++] = (ViewPair){ { i, i } };
+            const Timeline *const lines[] = { t, &s->w[1].t };
+            s->pairs[pairs_n++] = kernel_pair(lines, i, i);
         }
     }
     s->match = (ViewMatch){ 0, comms_n, NONE_U32, 500, 0 };
@@ -75,7 +77,7 @@ static void open_session(Session *s, uint32_t ranks_n)
                                     .parts = s->parts,
                                     .channels = &s->channel };
     s->diff_rank = (ViewDiffRank){ .pairs = s->pairs, .pairs_n = pairs_n, .real_n = pairs_n };
-    view_diff_index(&s->diff_rank, (const Timeline *const[]){ t, &s->w[1].t }, &s->arena);
+    view_diff_index(&s->diff_rank, t, &s->arena);
     s->diff = (ViewDiff){ .ranks = &s->diff_rank, .ranks_n = 1 };
     View view;
     view_open(&view, &s->data[0], &s->data[1]);
@@ -154,6 +156,24 @@ static void what_the_keyboard_picked_is_told(void)
     CHECK(says(&s, "real 400 ns, sim 360 ns: -10.0 %"));
     press(&s, KEY_ESC, 0);
     CHECK(!says(&s, "launched"));
+    close_session(&s);
+}
+
+/* An op of many kernels is told whole; an error that rounds to none has no sign. */
+static void the_error_that_is_told_is_the_ops(void)
+{
+    Session s;
+    open_session(&s, 1);
+    s.pairs[2].time_ns[0] = 10000;
+    s.pairs[2].time_ns[1] = 11000;
+    pick_kernel(&s, 2);
+    CHECK(
+        says(&s, "all kernels of the op: real 10.00 \xc2\xb5s, sim 11.00 \xc2\xb5s: +10.0 %"));
+    s.pairs[2].time_ns[1] = 9996;
+    CHECK(says(&s, "all kernels of the op: real 10.00 \xc2\xb5s, sim 9.996 \xc2\xb5s: 0.0 %"));
+    s.pairs[2].time_ns[0] = 300;
+    s.pairs[2].time_ns[1] = 300;
+    CHECK(says(&s, "real 300 ns, sim 300 ns: 0.0 %"));
     close_session(&s);
 }
 
@@ -292,6 +312,7 @@ static void numbers_can_be_booked_as_hta_does(void)
 int main(void)
 {
     RUN(what_the_keyboard_picked_is_told);
+    RUN(the_error_that_is_told_is_the_ops);
     RUN(launches_need_a_correlation);
     RUN(kernels_of_the_drawer_are_told_and_found);
     RUN(percentiles_are_exact);

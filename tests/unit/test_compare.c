@@ -89,7 +89,7 @@ static Made made(bool with_ids)
 
 static bool compare_made(Comparison *c, Made *sim, Made *real, int64_t step, Err *err)
 {
-    CompareOptions o = { .name = { "sim", "real" }, .step = step };
+    CompareOptions o = { .name = { "sim", "real" }, .step = step, .pairs = true };
     timeline_seal(&sim->t);
     timeline_seal(&real->t);
     return compare(c, &sim->t, &real->t, &o, err);
@@ -397,6 +397,40 @@ static void ops_joined_by_way_of_others_are_one_pair(void)
     free_all(&c, &a, &b);
 }
 
+/* Which kernels are named, by their times; and what all of them say. */
+static void every_kernel_of_a_pair_knows_the_whole(void)
+{
+    static const int64_t named[][COMPARE_SIDES] = {
+        /* sim, real; the longer one of sim, then the one that none of real names */
+        { 11, 12 },
+        { 11, 13 },
+        { 11, 14 },
+        { 11, 15 },
+        { 10, 15 }
+    };
+    Made a = made(false), b = made(false);
+    Comparison c = { 0 };
+    Err err = { 0 };
+    logical_kernel(&a, "gemm_x", 10, 4, 0, 1);
+    logical_kernel(&a, "gemm_y", 11, 4, 2, 3);
+    logical_kernel(&b, "gemm_z", 12, 4, 0, 0);
+    logical_kernel(&b, "gemm_z", 13, 4, 1, 2);
+    logical_kernel(&b, "gemm_z", 14, 4, 3, 3);
+    logical_kernel(&b, "gemm_z", 15, 4, 3, 3);
+    if (CHECK(compare_made(&c, &a, &b, -1, &err)) &&
+        CHECK_U64(ARRAY_N(named), c.ranks[0].pairs_n))
+        for (uint32_t i = 0; i < c.ranks[0].pairs_n; i++) {
+            const ComparePair *pair = &c.ranks[0].pairs[i];
+            CHECK_INT(named[i][COMPARE_SIM], a.t.dur_ns[pair->span[COMPARE_SIM]]);
+            CHECK_INT(named[i][COMPARE_REAL], b.t.dur_ns[pair->span[COMPARE_REAL]]);
+            CHECK_INT(10 + 11, pair->time_ns[COMPARE_SIM]);
+            CHECK_INT(12 + 13 + 14 + 15, pair->time_ns[COMPARE_REAL]);
+            CHECK_INT(a.now_ns, pair->end_ns[COMPARE_SIM]);
+            CHECK_INT(b.now_ns, pair->end_ns[COMPARE_REAL]);
+        }
+    free_all(&c, &a, &b);
+}
+
 /* Of another model: the same numbers, of instances with other keys. */
 static void logical_ops_of_another_model_are_not_paired(void)
 {
@@ -586,6 +620,7 @@ int main(void)
     RUN(kernels_of_one_op_are_added_up);
     RUN(what_stacks_fuse_otherwise_is_paired_by_logical_op);
     RUN(ops_joined_by_way_of_others_are_one_pair);
+    RUN(every_kernel_of_a_pair_knows_the_whole);
     RUN(logical_ops_of_another_model_are_not_paired);
     RUN(recorded_ops_are_believed_by_their_names);
     RUN(our_own_kernels_have_classes);

@@ -13,6 +13,7 @@
 #include "viz/svg.h"
 
 #include "tests/check.h"
+#include "tests/kernel_pair.h"
 #include "tests/trace_world.h"
 
 enum { RANKS_MAX = 40 };
@@ -116,6 +117,7 @@ static void open_diff(Film *f)
 {
     for (uint32_t r = 0; r < 2; r++) {
         ViewDiffRank *k = &f->diff_ranks[r];
+        const Timeline *const lines[] = { &f->w[0].t, &f->w[1].t };
         *k = (ViewDiffRank){ .rank = { r, r }, .pairs = f->pairs[r] };
         for (int side = 0; side < VIEW_SIDES; side++) {
             const Timeline *t = &f->w[side].t;
@@ -125,7 +127,9 @@ static void open_diff(Film *f)
                     f->pairs[r][n++].span[side] = i;
             k->pairs_n = k->real_n = n;
         }
-        view_diff_index(k, (const Timeline *const[]){ &f->w[0].t, &f->w[1].t }, &f->arena);
+        for (uint64_t i = 0; i < k->pairs_n; i++)
+            k->pairs[i] = kernel_pair(lines, k->pairs[i].span[0], k->pairs[i].span[1]);
+        view_diff_index(k, lines[0], &f->arena);
     }
     f->classes[0] = (ViewDiffClass){ "gemm", { 600, 660 }, 80 };
     f->classes[1] = (ViewDiffClass){ "layer_norm", { 120, 132 }, 20 };
@@ -417,13 +421,13 @@ static void open_overlapped(Film *f)
         timeline_seal(&w->t);
         view_data_open(&f->data[side], &w->t, "overlapped", 1);
     }
+    const Timeline *const lines[] = { &f->w[0].t, &f->w[1].t };
     for (uint64_t i = 0; i < ARRAY_N(pairs); i++) {
         uint64_t span = i == 0 ? 0 : i == 1 ? 100 : i - 1; /* by start */
-        pairs[i] = (ViewPair){ { span, span } };
+        pairs[i] = kernel_pair(lines, span, span);
     }
     f->diff_ranks[0] = (ViewDiffRank){ .pairs = pairs, .pairs_n = 101, .real_n = 101 };
-    view_diff_index(&f->diff_ranks[0], (const Timeline *const[]){ &f->w[0].t, &f->w[1].t },
-                    &f->arena);
+    view_diff_index(&f->diff_ranks[0], lines[0], &f->arena);
     f->diff = (ViewDiff){ .ranks = f->diff_ranks, .ranks_n = 1 };
     view_open(&f->view, &f->data[0], &f->data[1]);
     f->view.diff = &f->diff;
@@ -464,6 +468,72 @@ static void the_drift_goes_by_the_ends_of_ops(void)
         scene_free(&scene);
     }
     close_film(&f);
+}
+
+/* Three kernels of 100, 200 and 100 us that the simulation does in one, of sim_us. */
+static void open_fused(Film *f, int64_t sim_us)
+{
+    static ViewPair pairs[3];
+    *f = (Film){ .channel = NULL };
+    for (int side = 0; side < VIEW_SIDES; side++) {
+        World *w = &f->w[side];
+        uint32_t gpu = world_stream(w, 0, 7);
+        world_span(w, gpu, SPAN_COMPUTE, "gemm", 0, side ? sim_us * 1000 : 100000);
+        if (side == VIEW_REAL_SIDE) {
+            world_span(w, gpu, SPAN_COMPUTE, "gemm", 100000, 300000);
+            world_span(w, gpu, SPAN_COMPUTE, "gemm", 300000, 400000);
+        }
+        timeline_seal(&w->t);
+        view_data_open(&f->data[side], &w->t, "fused", 1);
+    }
+    for (uint64_t i = 0; i < ARRAY_N(pairs); i++)
+        pairs[i] = (ViewPair){ .span = { i, 0 },
+                               .time_ns = { 400000, sim_us * 1000 },
+                               .end_ns = { 400000, sim_us * 1000 } };
+    f->diff_ranks[0] = (ViewDiffRank){ .pairs = pairs, .pairs_n = 3, .real_n = 3 };
+    view_diff_index(&f->diff_ranks[0], &f->w[0].t, &f->arena);
+    f->diff = (ViewDiff){ .ranks = f->diff_ranks, .ranks_n = 1 };
+    view_open(&f->view, &f->data[0], &f->data[1]);
+    f->view.diff = &f->diff;
+    f->view.mode = VIEW_DIFF;
+    f->view.width = 900;
+    f->view.height = 500;
+}
+
+/* One kernel instead of three is as far off over each of them: none, 10 % too slow, too fast. */
+static void the_error_is_that_of_all_kernels_of_an_op(void)
+{
+    static const struct {
+        int64_t sim_us;
+        ThemeColor color;
+    } tries[] = { { 400, THEME_DIM }, { 440, THEME_TOO_SLOW }, { 360, THEME_TOO_FAST } };
+    static Film f;
+    for (size_t i = 0; i < ARRAY_N(tries); i++) {
+        Scene scene;
+        DrawList list = { .font = NULL };
+        open_fused(&f, tries[i].sim_us);
+        scene_open(&scene, 100);
+        scene_draw(&scene, &f.view, &list);
+        const LayoutRow *row = NULL;
+        for (uint32_t k = 0; k < scene.layout.rows_n; k++)
+            if (scene.layout.rows[k].kind == LAYOUT_ERROR)
+                row = &scene.layout.rows[k];
+        Px half = row ? row->y1 - (row->y0 + row->y1) / 2 / PX_ONE * PX_ONE : 0;
+        uint32_t kernels_n = 0;
+        for (uint32_t k = 0; row && k < list.items_n; k++) {
+            const DrawItem *it = &list.items[k];
+            if (it->kind != DRAW_RECT || it->box.y0 < row->y0 || it->box.y1 > row->y1 ||
+                it->color != f.view.theme->color[tries[i].color])
+                continue;
+            kernels_n++;
+            CHECK_INT(tries[i].sim_us == 400 ? PX_ONE / 2 : half * 10 / 50,
+                      it->box.y1 - it->box.y0);
+        }
+        CHECK_INT(3, (int)kernels_n);
+        draw_free(&list);
+        scene_free(&scene);
+        close_film(&f);
+    }
 }
 
 static bool has_text(const DrawList *list, const char *text)
@@ -883,6 +953,7 @@ int main(void)
     RUN(top_kernels_that_begin_alike_are_told_apart);
     RUN(what_has_no_room_is_left_out);
     RUN(the_drift_goes_by_the_ends_of_ops);
+    RUN(the_error_is_that_of_all_kernels_of_an_op);
     RUN(the_legend_has_the_colours_of_errors);
     RUN(an_op_that_began_long_before_is_in_the_error_strip);
     RUN(small_traces_look_as_they_did);
