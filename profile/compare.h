@@ -74,8 +74,8 @@ typedef struct CompareDrift {
     int64_t op_start_ns, op_drift_ns, op_time_ns[COMPARE_SIDES];
 } CompareDrift;
 
-/* A kernel, and its op as it was paired: spans of the two timelines, of the other side's kernels the
- * longest; NONE_U64 where one has no such op. */
+/* A kernel, and its op as it was paired: spans of the two timelines, of the other side's kernels
+ * the longest; NONE_U64 where one has no such op. */
 typedef struct ComparePair {
     uint64_t span[COMPARE_SIDES];
     int64_t time_ns[COMPARE_SIDES]; /* sum over the op's kernels */
