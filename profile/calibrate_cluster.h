@@ -114,8 +114,8 @@ void cluster_fit_json(const ClusterFit *f, const char *const *log_names, bool wr
 /* ---- for calibrate_cluster*.c ---- */
 
 /* A number as the file has it: times in us. */
+double cluster_fit_shown(const ClusterFit *f, uint32_t number, double value);
 /* What the file's digits leave of it. */
 double cluster_fit_rounded(const ClusterFit *f, uint32_t number, double value);
-double cluster_fit_shown(const ClusterFit *f, uint32_t number, double value);
 
 #endif

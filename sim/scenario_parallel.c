@@ -247,7 +247,8 @@ static bool read_order(JsonObj *o, Parallel *p)
 /* Experts with biases stay whole: there is no other way to have them. */
 static void read_etp(JsonObj *o, Parallel *p, const Model *model)
 {
-    bool biases = scenario_experts(model) > 0 && transformer_experts_bias(&model->u.transformer);
+    bool biases =
+        scenario_experts(model) > 0 && transformer_experts_bias(&model->u.transformer);
     p->etp = json_has(o, "etp") ? scenario_count(o, "etp", 1, DEGREE_MAX, 1) : biases ? 1 : 0;
     if (!json_has(o, "etp"))
         json_log_value(json_get(o, "etp"), biases ? "1" : "as the software does", true);
