@@ -226,6 +226,7 @@ static void toggle(App *a, int32_t what)
     View *v = &a->view;
     bool *const shown[] = { &v->overlap_shading, &v->drawer, &v->help };
     *shown[what] = !*shown[what];
+    v->help_at = 0;
 }
 
 static void toggle_theme(App *a)
@@ -537,7 +538,7 @@ static void fold_item(View *v, ViewItem item)
 static bool pane_key(App *a, int32_t key)
 {
     View *v = &a->view;
-    uint32_t n = v->pane == VIEW_PANE_RANKS ? items_n(v) : a->scene.tables.top_n;
+    uint32_t n = v->pane == VIEW_PANE_RANKS ? items_n(v) : a->scene.kernels_n;
     if (v->pane == VIEW_PANE_LANES)
         return false;
     if (key == KEY_ESC) {
@@ -551,6 +552,7 @@ static bool pane_key(App *a, int32_t key)
     else if (key == KEY_UP || key == KEY_DOWN) {
         v->pane_at += key == KEY_DOWN ? v->pane_at + 1 < n : 0;
         v->pane_at -= key == KEY_UP ? v->pane_at > 0 : 0;
+        v->by_keyboard = true;
         if (v->pane == VIEW_PANE_RANKS)
             see_item(a, view_item(v, v->pane_at));
     } else {
@@ -649,9 +651,20 @@ void app_do(App *a, uint32_t action)
         k->act(a);
 }
 
+/* The help is over all else: keys that go up and down move it. */
+static bool help_key(App *a, int32_t key)
+{
+    enum { PAGE = 10 };
+    View *v = &a->view;
+    int32_t by = key == KEY_UP ? -1 : key == KEY_DOWN ? 1 : 0;
+    by = key == KEY_PAGE_UP ? -PAGE : key == KEY_PAGE_DOWN ? PAGE : by;
+    v->help_at += v->help ? by : 0;
+    return v->help && by != 0;
+}
+
 bool app_key(App *a, int32_t key, int32_t mods)
 {
-    if (mods == 0 && pane_key(a, key))
+    if (mods == 0 && (help_key(a, key) || pane_key(a, key)))
         return true;
     uint32_t action = keys_action(&a->keys, key, mods);
     if (action == NONE_U32)

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 
 enum { BUTTON_LEFT = 1, BUTTON_MIDDLE = 2, BUTTON_RIGHT = 3, CLICK_PX = 4, WHEEL_PX = 60 };
+enum { HELP_LINES = 3 }; /* a notch of the wheel */
 
 void app_hover(App *a)
 {
@@ -200,6 +201,10 @@ static bool down(App *a, const Input *in)
 {
     const Layout *l = &a->scene.layout;
     a->view.message[0] = 0;
+    if (a->view.help) { /* it is over all else: a click closes it */
+        a->view.help = false;
+        return true;
+    }
     if (click_offer(a, in))
         return true;
     if (over(l->top, in))
@@ -219,6 +224,11 @@ static bool wheel(App *a, const Input *in)
 {
     View *v = &a->view;
     const Layout *l = &a->scene.layout;
+    if (v->help) {
+        double lines = in->dy * HELP_LINES; /* of a touchpad, less than one */
+        v->help_at -= (int32_t)(lines > 0 ? ceil(lines) : floor(lines));
+        return true;
+    }
     bool on_time = over(l->ruler, in) || over(l->minimap, in);
     bool zooms = in->mods & (MOD_CTRL | MOD_ALT) || (a->keys.wheel_zooms && !in->mods);
     if (zooms || on_time) {

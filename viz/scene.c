@@ -270,26 +270,31 @@ static void draw_clocks(ScenePen *p, PxBox *bar)
         draw_text(p->d, box, scene_small(), ALIGN_RIGHT, scene_color(p, THEME_TEXT), text);
 }
 
-/* What the legend explains: a TimeClass, or of the error strip: */
-enum { KEY_TOO_SLOW = TIME_CLASSES_N, KEY_TOO_FAST, KEY_ALONE };
+/* What the legend explains: a TimeClass, a wait, or of the error strip: */
+enum { KEY_WAITING = TIME_CLASSES_N, KEY_TOO_SLOW, KEY_TOO_FAST, KEY_ALONE };
 
 static void draw_key(ScenePen *p, int key, PxBox box)
 {
-    if (key < TIME_CLASSES_N)
+    if (key < TIME_CLASSES_N) {
         theme_span(p->d, p->theme, (TimeClass)key, box, 255);
-    else if (key == KEY_ALONE)
+    } else if (key == KEY_WAITING) {
+        theme_span(p->d, p->theme, TIME_EXPOSED, box, 255);
+        scene_dim_wait(p, box);
+    } else if (key == KEY_ALONE) {
         draw_hatch(p->d, box, scene_color(p, THEME_LINE), scene_color(p, THEME_DIM));
-    else
+    } else {
         draw_rect(p->d, box,
                   scene_color(p, key == KEY_TOO_SLOW ? THEME_TOO_SLOW : THEME_TOO_FAST));
+    }
 }
 
 /* At *x, which moves behind it; false: there is no room. */
 static bool put_key(ScenePen *p, int key, PxBox bar, Px *x)
 {
-    static const char *const errors[] = { "sim too slow", "sim too fast", "not in sim" };
+    static const char *const others[] = { "waiting", "sim too slow", "sim too fast",
+                                          "not in sim" };
     const char *name =
-        key < TIME_CLASSES_N ? time_class_name((TimeClass)key) : errors[key - KEY_TOO_SLOW];
+        key < TIME_CLASSES_N ? time_class_name((TimeClass)key) : others[key - KEY_WAITING];
     Px side = draw_px(p->d, 14), y = (bar.y0 + bar.y1 - side) / 2 / PX_ONE * PX_ONE;
     Px x0 = *x + side + draw_px(p->d, 6);
     Px x1 = x0 + font_width(p->d->font, scene_small(), name, strlen(name)) + PX(1);
@@ -315,9 +320,9 @@ static const char *still_hint(ScenePen *p, char *text, size_t cap)
 
 static void put_legend(ScenePen *p)
 {
-    static const int keys[] = { KEY_TOO_SLOW,    KEY_TOO_FAST, KEY_ALONE, TIME_COMPUTE,
-                                TIME_OVERLAPPED, TIME_EXPOSED, TIME_P2P,  TIME_MEMORY,
-                                TIME_HOST,       TIME_IDLE };
+    static const int keys[] = { KEY_TOO_SLOW,    KEY_TOO_FAST, KEY_ALONE,   TIME_COMPUTE,
+                                TIME_OVERLAPPED, TIME_EXPOSED, KEY_WAITING, TIME_P2P,
+                                TIME_MEMORY,     TIME_HOST,    TIME_IDLE };
     PxBox bar = p->l->legend;
     Px x = draw_px(p->d, 12);
     draw_rect(p->d, bar, scene_color(p, THEME_PANEL));

@@ -90,6 +90,7 @@ typedef struct Scene {
     Names names[VIEW_SIDES]; /* beside View.data */
     SceneMinimap minimap;
     SceneTables tables;
+    uint32_t kernels_n; /* of the top kernels, how many the drawer shows */
     KernelSums sums[VIEW_SIDES];
     bool hurry; /* the first picture: what takes long is left for the next */
     ScenePath path;

@@ -259,13 +259,30 @@ static void put_kernel(Drawer *w, const SceneTables *t, uint32_t i)
     put_kernel_name(w, t, i, line);
 }
 
-static void put_kernels(Drawer *w, uint32_t most)
+/* How many fit beside what comes below them; of many ranks some are left out sooner. */
+static uint32_t kernels_n(const Drawer *w, const SceneTables *t)
 {
+    enum { LEAST = 12, ROW = 16, TITLE = 32 };
+    const View *v = w->p->v;
+    Px below = t->comms_n || t->comms_left_out ? TITLE + ROW * ((Px)t->comms_n + 1) : 0;
+    Px ranks_n = 0;
+    for (uint32_t r = 0; r < view_data(v)->ranks_n && ranks_n < SCENE_TOP_KERNELS; r++)
+        ranks_n += view_counts(v, r);
+    below += ranks_n > 1 ? TITLE + ROW * ranks_n : 0;
+    Px row = draw_px(w->p->d, ROW), room = w->box.y1 - w->y;
+    Px free_n = (room - draw_px(w->p->d, below)) / row, most = px_max(LEAST, free_n);
+    return (uint32_t)px_max(0, px_min(px_min(most, room / row), (Px)t->top_n));
+}
+
+static void put_kernels(Drawer *w)
+{
+    w->p->s->kernels_n = 0;
     if (w->p->s->hurry || !has_room(w, 45))
         return;
     const SceneTables *t = scene_tables(w->p->s, w->p->v);
     put_title(w, "Top kernels");
-    for (uint32_t i = 0; i < t->top_n && i < most && has_room(w, 16); i++) {
+    w->p->s->kernels_n = kernels_n(w, t);
+    for (uint32_t i = 0; i < w->p->s->kernels_n; i++) {
         put_kernel_ground(w, i);
         if (w->p->v->pane == VIEW_PANE_DRAWER && w->p->v->pane_at == i)
             draw_outline(w->p->d,
@@ -412,7 +429,7 @@ void scene_drawer(ScenePen *p)
     if (p->v->diff && p->v->mode >= VIEW_SPLIT)
         scene_diff_tables(p, w.box, &w.y);
     put_spread(&w);
-    put_kernels(&w, 12);
+    put_kernels(&w);
     put_comms(&w);
     put_stragglers(&w);
     free(w.m);

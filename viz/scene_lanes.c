@@ -138,8 +138,7 @@ static void tip_span(Lane *lane, uint64_t span)
  * overlap, so all that stands there is this one's. */
 static void dim_wait(Lane *lane, uint64_t span)
 {
-    ScenePen *p = lane->p;
-    const ViewData *d = p->v->data[lane->row->side];
+    const ViewData *d = lane->p->v->data[lane->row->side];
     if (d->t->span_class[span] != SPAN_COMM && d->t->span_class[span] != SPAN_P2P)
         return;
     const ViewComm *c = view_comm_of(&d->links, span);
@@ -153,7 +152,7 @@ static void dim_wait(Lane *lane, uint64_t span)
     if (box.x1 - box.x0 < PX(2))
         return;
     tip_span(lane, span);
-    draw_rect(p->d, box, color_fade(scene_color(p, THEME_BACKGROUND), 130));
+    scene_dim_wait(lane->p, box);
 }
 
 /* Which spans have waits to be looked for.  Where there are too many for a frame, each with a

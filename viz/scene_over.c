@@ -240,7 +240,8 @@ static void draw_pair(ScenePen *p, PxBox line, const char *text, ThemeColor colo
     char name[96];
     const char *tab = strchr(text, '\t');
     snprintf(name, sizeof name, "%.*s", tab ? (int)(tab - text) : 95, text);
-    draw_text(p->d, line, scene_body(), ALIGN_LEFT, scene_color(p, color), name);
+    Px taken = draw_text(p->d, line, scene_body(), ALIGN_LEFT, scene_color(p, color), name);
+    line.x0 += taken + draw_px(p->d, 8);
     if (tab)
         draw_text(p->d, line, scene_small(), ALIGN_RIGHT,
                   scene_color(p, color == THEME_TEXT ? THEME_DIM : color), tab + 1);
@@ -270,43 +271,98 @@ void scene_offers(ScenePen *p)
 
 /* ---- help ---- */
 
+/* After the keys; "# " is a heading. */
 static const char *const terms[] = {
+    "# Words",
     "compute\tkernels that are not communication",
     "communication\tcollectives, sends, receives",
     "overlapped\tcommunication while compute runs",
     "exposed\tcommunication while no compute runs",
+    "waiting, dimmed\tfor other ranks, within communication",
     "idle\tneither compute, communication nor a copy",
     "overlap\toverlapped / communication",
-    "dimmed part\tof a collective: waiting for others",
-    "mouse\tdrag selects, Shift+drag or right drag pans",
-    "\tmiddle drag zooms to, wheel scrolls",
-    "\tCtrl+wheel zooms, Shift+wheel pans",
-    "filter\tnccl dur>1ms rank:0-3 stream:comm",
-    "\texposed>50% bytes>1MiB wait>1ms class:p2p -word",
+    "# Mouse",
+    "drag, Shift+drag or right drag\tselects, pans",
+    "middle drag\tzooms to",
+    "wheel, Ctrl+wheel, Shift+wheel\tscrolls, zooms, pans",
+    "# Filter",
+    "nccl -float\twords that a name has, has not",
+    "dur>1ms bytes>1MiB wait>1ms exposed>50%\t",
+    "rank:0-3 stream:comm class:p2p\t",
 };
+
+static const char *help_line(const View *v, uint32_t i)
+{
+    return i < v->help_n ? v->help_lines[i] : terms[i - v->help_n];
+}
+
+/* The panel: columns of lines, as many as the picture is wide enough for; what it is too low for
+ * is scrolled to. */
+typedef struct Help {
+    PxBox box, lines;
+    Px line, column, pad;
+    uint32_t n, rows, shown; /* in a column: all, and those in sight */
+} Help;
+
+static Help place_help(const ScenePen *p)
+{
+    enum { COLUMNS = 3 };
+    PxBox all = p->l->all;
+    Help h = { .n = p->v->help_n + (uint32_t)ARRAY_N(terms),
+               .line = draw_px(p->d, 19),
+               .pad = draw_px(p->d, 16) };
+    h.column = px_max(PX(1), px_min(draw_px(p->d, 330), all.x1 - 2 * h.pad));
+    uint32_t columns = (uint32_t)px_max(1, (all.x1 - h.pad) / (h.column + h.pad));
+    columns = columns > COLUMNS ? COLUMNS : columns;
+    h.rows = (h.n + columns - 1) / columns;
+    Px room = px_max(h.line, all.y1 - 2 * h.pad - 2 * h.line) / h.line;
+    h.shown = h.rows < (uint32_t)room ? h.rows : (uint32_t)room;
+    Px width = (h.column + h.pad) * (Px)columns + h.pad;
+    Px height = h.line * (Px)(h.shown + 2) + 2 * h.pad;
+    h.box = px_box((all.x1 - width) / 2, px_max(0, (all.y1 - height) / 2), width, height);
+    h.lines = px_box(h.box.x0 + h.pad, h.box.y0 + h.pad + 2 * h.line, width - 2 * h.pad,
+                     h.line * (Px)h.shown);
+    return h;
+}
+
+static void draw_help_title(ScenePen *p, const Help *h)
+{
+    PxBox title = px_box(h->lines.x0, h->box.y0 + h->pad, h->lines.x1 - h->lines.x0, h->line);
+    draw_text(p->d, title, (TextStyle){ TEXT_TITLE, true }, ALIGN_LEFT,
+              scene_color(p, THEME_TEXT), "Keys and words");
+    if (h->shown == h->rows)
+        return;
+    draw_text(p->d, title, scene_small(), ALIGN_RIGHT, scene_color(p, THEME_DIM),
+              "wheel, PgUp, PgDn: more");
+    Px width = draw_px(p->d, 4), room = h->lines.y1 - h->lines.y0;
+    Px length = px_max(2 * width, room / (Px)h->rows * (Px)h->shown);
+    Px y = h->lines.y0 + (Px)((int64_t)(room - length) * p->v->help_at / (h->rows - h->shown));
+    draw_round(p->d, px_box(h->box.x1 - 2 * width, y, width, length), width / 2,
+               color_fade(scene_color(p, THEME_TEXT), 130));
+}
 
 void scene_help(ScenePen *p)
 {
-    const View *v = p->v;
+    View *v = p->v;
     if (!v->help)
         return;
-    uint32_t n = v->help_n + (uint32_t)ARRAY_N(terms);
-    Px line = draw_px(p->d, 19), pad = draw_px(p->d, 16), column = draw_px(p->d, 330);
-    uint32_t columns = (uint32_t)px_max(1, (p->l->all.x1 - 2 * pad) / (column + pad));
-    columns = columns > 3 ? 3 : columns;
-    uint32_t rows = (n + columns - 1) / columns;
-    Px width = (column + pad) * (Px)columns + pad, height = line * (Px)(rows + 2) + 2 * pad;
-    PxBox box = px_box((p->l->all.x1 - width) / 2, px_max(0, (p->l->all.y1 - height) / 2),
-                       width, height);
+    Help h = place_help(p);
+    int32_t most = (int32_t)(h.rows - h.shown);
+    v->help_at = v->help_at < 0 ? 0 : v->help_at > most ? most : v->help_at;
     draw_rect(p->d, p->l->all, scene_color(p, THEME_SHADE));
-    draw_panel(p, box);
-    PxBox title = px_box(box.x0 + pad, box.y0 + pad, width, line);
-    draw_text(p->d, title, (TextStyle){ TEXT_TITLE, true }, ALIGN_LEFT,
-              scene_color(p, THEME_TEXT), "Keys and words");
-    for (uint32_t i = 0; i < n; i++) {
-        const char *text = i < v->help_n ? v->help_lines[i] : terms[i - v->help_n];
-        PxBox row = px_box(box.x0 + pad + (column + pad) * (Px)(i / rows),
-                           box.y0 + pad + line * (Px)(i % rows + 2), column, line);
-        draw_pair(p, row, text, THEME_TEXT);
+    draw_panel(p, h.box);
+    draw_help_title(p, &h);
+    for (uint32_t i = 0; i < h.n; i++) {
+        int32_t at = (int32_t)(i % h.rows) - v->help_at;
+        const char *text = help_line(v, i);
+        PxBox row = px_box(h.lines.x0 + (h.column + h.pad) * (Px)(i / h.rows),
+                           h.lines.y0 + h.line * at, h.column, h.line);
+        if (at < 0 || at >= (int32_t)h.shown)
+            continue;
+        if (text[0] == '#')
+            draw_text(p->d, row, scene_bold(), ALIGN_LEFT, scene_color(p, THEME_TEXT),
+                      text + 2);
+        else
+            draw_pair(p, row, text, THEME_TEXT);
     }
 }

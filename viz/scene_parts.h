@@ -57,4 +57,10 @@ static inline Color scene_color(const ScenePen *p, ThemeColor color)
     return p->theme->color[color];
 }
 
+/* Over communication that waits for other ranks. */
+static inline void scene_dim_wait(const ScenePen *p, PxBox box)
+{
+    draw_rect(p->d, box, color_fade(scene_color(p, THEME_BACKGROUND), 130));
+}
+
 #endif

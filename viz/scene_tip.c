@@ -12,6 +12,7 @@
 enum { TIP_LINES = 22, TIP_TEXT = 200 };
 
 typedef struct Tip {
+    const char *name; /* whole, borrowed; NULL: nothing is said */
     char line[TIP_LINES][TIP_TEXT];
     uint32_t n;
 } Tip;
@@ -26,16 +27,6 @@ static void say(Tip *tip, const char *format, ...)
     va_start(args, format);
     vsnprintf(tip->line[tip->n++], TIP_TEXT, format, args);
     va_end(args);
-}
-
-/* A name in pieces of what fits a line. */
-static void say_name(Tip *tip, const char *name)
-{
-    enum { WIDE = 96, MOST = 3 };
-    size_t n = strlen(name), at = 0;
-    for (int i = 0; i < MOST && (at < n || i == 0); i++, at += WIDE)
-        say(tip, "%.*s%s", WIDE, name + at,
-            i + 1 == MOST && at + WIDE < n ? "\xe2\x80\xa6" : "");
 }
 
 static void say_when(Tip *tip, const View *v, ViewPlace place)
@@ -167,7 +158,7 @@ static void fill_tip(Tip *tip, const View *v, ViewPlace place)
     ViewData *d = v->data[place.side];
     const ViewRow *row = &d->rows[place.row];
     uint8_t class_ = d->t->span_class[place.span];
-    say_name(tip, timeline_text(d->t, d->t->span_name[place.span]));
+    tip->name = timeline_text(d->t, d->t->span_name[place.span]);
     say(tip, "%s on rank %" PRIu32 ", %s", span_class_names[class_ < SPAN_CLASS_N ? class_ : 0],
         d->ranks[row->rank].rank, timeline_text(d->t, d->t->tracks[row->track].name));
     say_when(tip, v, place);
@@ -183,10 +174,9 @@ static void fill_tip(Tip *tip, const View *v, ViewPlace place)
 
 static char *join_lines(const Tip *tip, char *text, size_t cap)
 {
-    size_t used = 0;
-    text[0] = 0;
+    size_t used = (size_t)snprintf(text, cap, "%s", tip->name ? tip->name : "");
     for (uint32_t i = 0; i < tip->n && used < cap; i++)
-        used += (size_t)snprintf(text + used, cap - used, "%s%s", i ? "\n" : "", tip->line[i]);
+        used += (size_t)snprintf(text + used, cap - used, "\n%s", tip->line[i]);
     return text;
 }
 
@@ -221,8 +211,8 @@ static void fill_kernel(Tip *tip, ScenePen *p, uint32_t i)
     const KernelTotal *k = &scene_tables(p->s, p->v)->top[i];
     const KernelTimes *times = scene_kernel_times(p->s, p->v, i);
     char a[32], b[32], c[32];
-    say_name(tip, timeline_text(view_data(p->v)->t, k->name));
-    say(tip, "%" PRIu64 " times, %s within the window", k->count,
+    tip->name = timeline_text(view_data(p->v)->t, k->name);
+    say(tip, "%" PRIu64 " time%s, %s within the window", k->count, k->count == 1 ? "" : "s",
         view_time_text(a, sizeof a, k->total_ns));
     say(tip, "mean %s, median %s, p99 %s", view_time_text(a, sizeof a, times->mean_ns),
         view_time_text(b, sizeof b, times->p50_ns), view_time_text(c, sizeof c, times->p99_ns));
@@ -230,26 +220,74 @@ static void fill_kernel(Tip *tip, ScenePen *p, uint32_t i)
 
 /* ---- where it stands ---- */
 
-/* Right below a place, or above it where there is no room. */
-static void put_tip(ScenePen *p, const Tip *tip, PxBox at)
+/* What is said, in rows that are not wider than the box has room for. */
+enum { TIP_ROWS = 2 * TIP_LINES, ROWS_MOST = 4, WIDEST = 640 };
+
+typedef struct TipRows {
+    struct {
+        const char *text; /* borrowed, of n bytes */
+        size_t n;
+        bool bold;
+    } at[TIP_ROWS];
+    uint32_t n;
+    Px width;
+} TipRows;
+
+/* How much of text goes into one row: up to where it may be parted, if that is not too early. */
+static size_t row_bytes(Font *font, TextStyle style, const char *text, size_t n, Px width)
 {
-    Px line = draw_px(p->d, 17), pad = draw_px(p->d, 8), width = 0;
-    for (uint32_t i = 0; i < tip->n; i++)
-        width = px_max(width, font_width(p->d->font, i ? scene_small() : scene_bold(),
-                                         tip->line[i], strlen(tip->line[i])));
-    width += 2 * pad;
-    Px height = line * (Px)tip->n + 2 * pad;
-    Px x = px_min(at.x0, p->l->all.x1 - width), y = at.y1;
+    size_t fits = font_fit(font, style, text, n, width), at = fits;
+    if (fits == n)
+        return n;
+    while (at > fits / 2 && !strchr(" ,:<>()_", text[at - 1]))
+        at--;
+    return at > fits / 2 ? at : fits > 0 ? fits : n;
+}
+
+/* The last row has all that is left, which is cut when it is drawn. */
+static void add_rows(TipRows *r, Font *font, const char *text, bool bold, Px width)
+{
+    TextStyle style = bold ? scene_bold() : scene_small();
+    size_t n = strlen(text);
+    for (int i = 1; (n > 0 || i == 1) && r->n < TIP_ROWS; i++) {
+        size_t here = i == ROWS_MOST ? n : row_bytes(font, style, text, n, width);
+        r->at[r->n].text = text;
+        r->at[r->n].n = here;
+        r->at[r->n++].bold = bold;
+        r->width = px_max(r->width, px_min(width, font_width(font, style, text, here)));
+        text += here;
+        n -= here;
+    }
+}
+
+/* Right below a place, or above it where there is no room; left of `right` if that is wide enough:
+ * numbers of the drawer are looked at beside it. */
+static PxBox tip_box(const ScenePen *p, Px width, Px height, PxBox at, Px right)
+{
+    Px most = width <= right ? right : p->l->all.x1, y = at.y1;
     if (y + height > p->l->legend.y0)
         y = at.y0 - height;
-    PxBox box = px_box(px_max(x, 0), px_max(y, 0), width, height);
+    return px_box(px_max(px_min(at.x0, most - width), 0), px_max(y, 0), width, height);
+}
+
+static void put_tip(ScenePen *p, const Tip *tip, PxBox at, Px right)
+{
+    Px line = draw_px(p->d, 17), pad = draw_px(p->d, 8);
+    Px widest = px_min(draw_px(p->d, WIDEST), px_max(right, p->l->all.x1 / 2)) - 2 * pad;
+    TipRows rows = { .n = 0 };
+    add_rows(&rows, p->d->font, tip->name, true, widest);
+    for (uint32_t i = 0; i < tip->n; i++)
+        add_rows(&rows, p->d->font, tip->line[i], false, widest);
+    PxBox box = tip_box(p, rows.width + 2 * pad, line * (Px)rows.n + 2 * pad, at, right);
     draw_round(p->d, box, draw_px(p->d, 4), scene_color(p, THEME_RAISED));
     draw_outline(p->d, box, PX(1), draw_px(p->d, 4), scene_color(p, THEME_EDGE));
-    for (uint32_t i = 0; i < tip->n; i++) {
-        PxBox row =
-            px_box(box.x0 + pad, box.y0 + pad + line * (Px)i, width - 2 * pad + PX(2), line);
-        draw_text(p->d, row, i ? scene_small() : scene_bold(), ALIGN_LEFT,
-                  scene_color(p, i ? THEME_DIM : THEME_TEXT), tip->line[i]);
+    for (uint32_t i = 0; i < rows.n; i++) {
+        char text[1024];
+        PxBox row = px_box(box.x0 + pad, box.y0 + pad + line * (Px)i, rows.width + PX(2), line);
+        snprintf(text, sizeof text, "%.*s", (int)min_u64(rows.at[i].n, sizeof text - 1),
+                 rows.at[i].text);
+        draw_text(p->d, row, rows.at[i].bold ? scene_bold() : scene_small(), ALIGN_LEFT,
+                  scene_color(p, rows.at[i].bold ? THEME_TEXT : THEME_DIM), text);
     }
 }
 
@@ -284,7 +322,7 @@ static uint32_t kernel_at_hand(ScenePen *p)
         return NONE_U32;
     if (i >= SCENE_TOP_KERNELS)
         i = v->pane == VIEW_PANE_DRAWER ? v->pane_at : NONE_U32;
-    return i < scene_tables(p->s, p->v)->top_n ? i : NONE_U32;
+    return i < p->s->kernels_n ? i : NONE_U32;
 }
 
 /* What a counter has below the mouse: one value, or many within a pixel. */
@@ -305,7 +343,7 @@ static void fill_counter(Tip *tip, const ScenePen *p)
     if (r->kind != VIEW_ROW_COUNTER ||
         !scene_counter_value(d, r, from_ns, to_ns, text, sizeof text))
         return;
-    say_name(tip, timeline_text(d->t, d->t->tracks[r->track].name));
+    tip->name = timeline_text(d->t, d->t->tracks[r->track].name);
     say(tip, "%s", text);
     view_time_text(text, sizeof text, from_ns - d->begin_ns);
     say(tip, "rank %" PRIu32 ", %s from the beginning", d->ranks[r->rank].rank, text);
@@ -317,13 +355,16 @@ void scene_tooltip(ScenePen *p)
     Tip tip = { .n = 0 };
     ViewPlace place = event_at_hand(v);
     PxBox at = mouse_box(p);
+    Px right = p->l->lanes.x1;
     uint32_t kernel = kernel_at_hand(p);
     if (v->omni_open)
         return;
-    if (place.row != NONE_U32 && place.span == v->hover.span && v->mouse_x >= 0) {
+    bool chosen = v->by_keyboard && v->pane == VIEW_PANE_DRAWER && kernel != NONE_U32;
+    if (!chosen && place.row != NONE_U32 && place.span == v->hover.span && v->mouse_x >= 0) {
         fill_tip(&tip, v, place);
     } else if (kernel != NONE_U32) {
         fill_kernel(&tip, p, kernel);
+        right = p->l->all.x1;
         if (v->hover_item != SCENE_ITEM_KERNEL + kernel)
             draw_item_box(p->d, SCENE_ITEM_KERNEL + kernel, &at);
     } else if (v->by_keyboard && place.row != NONE_U32 && picked_box(p, &at)) {
@@ -331,6 +372,6 @@ void scene_tooltip(ScenePen *p)
     } else if (v->mouse_x >= 0 && v->hover.row == NONE_U32) {
         fill_counter(&tip, p);
     }
-    if (tip.n > 0)
-        put_tip(p, &tip, at);
+    if (tip.name)
+        put_tip(p, &tip, at, right);
 }

@@ -99,6 +99,7 @@ typedef struct View {
     bool drawer, help;
     const char *const *help_lines; /* "what\tkey" */
     uint32_t help_n;
+    int32_t help_at;          /* lines that it is scrolled by */
     int32_t mouse_x, mouse_y; /* -1: not over the picture */
 
     ViewPane pane;

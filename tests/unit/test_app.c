@@ -853,6 +853,60 @@ static void tab_goes_through_the_panes(void)
     close_session(&s);
 }
 
+/* Marks which of the help's keys stand whole in the picture; returns how many texts leave it. */
+static uint32_t look_at_help(Session *s, bool *seen)
+{
+    const DrawList *d = app_draw(&s->app);
+    const View *v = &s->app.view;
+    uint32_t outside_n = 0;
+    for (uint32_t i = 0; i < d->items_n; i++) {
+        const DrawItem *it = &d->items[i];
+        if (it->kind != DRAW_TEXT)
+            continue;
+        for (uint32_t k = 0; k < v->help_n; k++) {
+            const char *tab = strchr(v->help_lines[k], '\t');
+            if (it->n != (size_t)(tab - v->help_lines[k]) ||
+                memcmp(d->chars + it->first, v->help_lines[k], it->n) != 0)
+                continue;
+            seen[k] = true;
+            outside_n += it->box.x0 < 0 || it->box.x1 > PX(v->width) || it->box.y0 < 0 ||
+                         it->box.y1 > PX(v->height);
+        }
+    }
+    return outside_n;
+}
+
+/* By wheel or by keys, in a window of any size. */
+static void all_of_the_help_can_be_read(void)
+{
+    static const int32_t sizes[][2] = { { 1400, 800 }, { 640, 360 }, { 320, 200 } };
+    for (size_t i = 0; i < ARRAY_N(sizes); i++)
+        for (int by_wheel = 0; by_wheel < 2; by_wheel++) {
+            Session s;
+            bool seen[APP_HELP] = { false };
+            uint32_t seen_n = 0;
+            open_session(&s);
+            s.app.view.width = sizes[i][0];
+            s.app.view.height = sizes[i][1];
+            press(&s, '?', 0);
+            for (int turn = 0; turn < 100; turn++) {
+                CHECK_U64(0, look_at_help(&s, seen));
+                if (by_wheel)
+                    app_input(&s.app,
+                              &(Input){ .kind = INPUT_WHEEL, .dy = -1, .x = 9, .y = 9 });
+                else
+                    press(&s, KEY_DOWN, 0);
+            }
+            for (uint32_t k = 0; k < s.app.view.help_n; k++)
+                seen_n += seen[k];
+            CHECK_U64(s.app.view.help_n, seen_n);
+            CHECK_INT(0, s.app.view.scroll_px);
+            app_input(&s.app, &(Input){ .kind = INPUT_DOWN, .button = 1, .x = 9, .y = 9 });
+            CHECK(!s.app.view.help && s.app.view.picked.row == NONE_U32);
+            close_session(&s);
+        }
+}
+
 /* Keys are told once each, and names of actions are those of the help. */
 static void no_key_has_two_actions(void)
 {
@@ -892,6 +946,7 @@ int main(void)
     RUN(every_action_at_every_size);
     RUN(no_key_has_two_actions);
     RUN(keys_are_rebound_by_presets_and_by_hand);
+    RUN(all_of_the_help_can_be_read);
     RUN(tab_goes_through_the_panes);
     return check_report();
 }

@@ -177,6 +177,81 @@ static void the_error_that_is_told_is_the_ops(void)
     close_session(&s);
 }
 
+/* The text that begins so, in the picture's last drawing; NULL: there is none. */
+static const DrawItem *item_that_says(Session *s, const char *text)
+{
+    const DrawItem *found = NULL;
+    const DrawList *d = app_draw(&s->app);
+    size_t n = strlen(text);
+    for (uint32_t i = 0; i < d->items_n; i++)
+        if (d->items[i].kind == DRAW_TEXT && d->items[i].n >= n &&
+            memcmp(d->chars + d->items[i].first, text, n) == 0)
+            found = &d->items[i];
+    return found;
+}
+
+/* The last event stands at the right edge of the lanes. */
+static void the_tooltip_leaves_the_drawer_free(void)
+{
+    Session s;
+    open_session(&s, 1);
+    pick_kernel(&s, KERNELS - 1);
+    const Layout *l = &s.app.scene.layout;
+    const DrawItem *at = item_that_says(&s, "real 1.000");
+    CHECK(at && at->box.x1 <= l->lanes.x1);
+    press(&s, KEY_ESC, 0);
+    CHECK(!item_that_says(&s, "real 1.000"));
+    PxBox box = layout_span_box(l, &s.app.view, &l->rows[1],
+                                view_place_of(&s.data[0], 0, s.pairs[KERNELS - 1].span[0]));
+    mouse(&s, INPUT_MOVE, box.x0 + PX(1), box.y0 + PX(2));
+    at = item_that_says(&s, "real 1.000");
+    CHECK(at && at->box.x1 <= l->lanes.x1);
+    close_session(&s);
+}
+
+/* Every row of it, as far as four go, is within a small window; what is copied has it whole. */
+static void a_long_name_is_told_in_rows(void)
+{
+    char name[2048] = "", copied[4096];
+    while (strlen(name) + 40 < sizeof name)
+        strcat(name, "at::native::Functor<c10::BFloat16>, ");
+    Session s;
+    open_session(&s, 1);
+    s.w[0].t.span_name[s.pairs[2].span[0]] = intern(&s.w[0].t.names, name);
+    s.app.view.width = 640;
+    pick_kernel(&s, 2);
+    const DrawList *d = app_draw(&s.app);
+    int rows_n = 0;
+    for (uint32_t i = 0; i < d->items_n; i++) {
+        const DrawItem *it = &d->items[i];
+        char row[256];
+        snprintf(row, sizeof row, "%.*s", (int)min_u64(it->n, 40), d->chars + it->first);
+        if (it->kind != DRAW_TEXT || !it->style.bold || it->n < 40 || !strstr(name, row))
+            continue;
+        rows_n++;
+        CHECK(it->box.x1 <= PX(640));
+    }
+    CHECK_INT(4, rows_n);
+    scene_event_text(&s.app.view, copied, sizeof copied);
+    CHECK(strncmp(copied, name, strlen(name)) == 0);
+    close_session(&s);
+}
+
+/* Down goes through those that are seen, and no further. */
+static void the_keyboard_stays_within_the_drawers_kernels(void)
+{
+    Session s;
+    open_session(&s, 1);
+    while (s.app.view.pane != VIEW_PANE_DRAWER)
+        press(&s, KEY_TAB, 0);
+    for (int i = 0; i < 2 * SCENE_TOP_KERNELS; i++)
+        press(&s, KEY_DOWN, 0);
+    CHECK(s.app.scene.kernels_n > 0 && s.app.scene.kernels_n <= s.app.scene.tables.top_n);
+    CHECK_U64(s.app.scene.kernels_n - 1, s.app.view.pane_at);
+    CHECK(says(&s, "1 time, "));
+    close_session(&s);
+}
+
 static ViewLaunch launch_of(Session *s, uint64_t span)
 {
     return view_launch_of(&s->data[0], view_place_of(&s->data[0], 0, span));
@@ -313,6 +388,9 @@ int main(void)
 {
     RUN(what_the_keyboard_picked_is_told);
     RUN(the_error_that_is_told_is_the_ops);
+    RUN(the_tooltip_leaves_the_drawer_free);
+    RUN(a_long_name_is_told_in_rows);
+    RUN(the_keyboard_stays_within_the_drawers_kernels);
     RUN(launches_need_a_correlation);
     RUN(kernels_of_the_drawer_are_told_and_found);
     RUN(percentiles_are_exact);
