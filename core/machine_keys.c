@@ -3,16 +3,15 @@
  * what is not given, defaults that are logged, and the files that names mean.
  */
 #include <ctype.h>
-#include <dirent.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
+#include "core/folder.h"
 #include "core/machine_parts.h"
 #include "core/nearest.h"
-#include "core/order.h"
 #include "core/text.h"
 
 /* ---- getters ---- */
@@ -149,25 +148,6 @@ void settle_us(int64_t *ns, int64_t value_ns, JsonNode node, const char *key)
 
 /* ---- files ---- */
 
-/* Names in share_dir/folder without .json, sorted. */
-static uint32_t list_names(Arena *arena, const char *dir_path, const char ***names)
-{
-    uint32_t n = 0, cap = 0;
-    *names = NULL;
-    DIR *dir = opendir(dir_path);
-    for (struct dirent *e = dir ? readdir(dir) : NULL; e; e = readdir(dir)) {
-        if (e->d_name[0] == '.' || !text_ends_in(e->d_name, ".json"))
-            continue;
-        GROW(*names, n, cap);
-        (*names)[n++] = arena_printf(arena, "%.*s", (int)strlen(e->d_name) - 5, e->d_name);
-    }
-    if (dir)
-        closedir(dir);
-    if (n > 0)
-        qsort(*names, n, sizeof **names, compare_text);
-    return n;
-}
-
 static bool same_name(const char *a, const char *b)
 {
     while (*a && tolower((unsigned char)*a) == tolower((unsigned char)*b)) {
@@ -194,8 +174,8 @@ static bool has_alias(const char *path, const char *name)
 }
 
 /* The file of that name, however its letters are written, or else one with it as an alias. */
-static const char *find_file(Arena *arena, const char *dir, const char **names, uint32_t n,
-                             const char *name)
+static const char *find_file(Arena *arena, const char *dir, const char *const *names,
+                             uint32_t n, const char *name)
 {
     for (uint32_t i = 0; i < n; i++)
         if (same_name(names[i], name))
@@ -211,8 +191,8 @@ static const char *find_file(Arena *arena, const char *dir, const char **names, 
 static JsonDoc *open_likely(const char *dir, JsonNode node, const char *folder, Err *err)
 {
     Arena arena = { 0 };
-    const char **names;
-    uint32_t n = list_names(&arena, dir, &names);
+    const char *const *names;
+    uint32_t n = folder_names(&names, &arena, dir, ".json");
     const char *found = find_file(&arena, dir, names, n, json_text(node));
     char allowed[600] = "none";
     if (n > 0)
@@ -221,7 +201,6 @@ static JsonDoc *open_likely(const char *dir, JsonNode node, const char *folder, 
     if (!found)
         json_fail(node, err, "no %.*s named '%.100s': a path to a .json file, or one of %s",
                   (int)strlen(folder) - 1, folder, json_text(node), allowed);
-    free(names);
     arena_free(&arena);
     return doc;
 }
@@ -248,12 +227,11 @@ JsonDoc *machine_open(const MachineReader *r, JsonNode name, const char *folder)
 bool gpu_names_differ(const char *a, const char *b, const char *share_dir)
 {
     Arena arena = { 0 };
-    const char **names, *dir = arena_printf(&arena, "%s/gpus", share_dir);
-    uint32_t n = list_names(&arena, dir, &names);
+    const char *const *names, *dir = arena_printf(&arena, "%s/gpus", share_dir);
+    uint32_t n = folder_names(&names, &arena, dir, ".json");
     const char *of_a = find_file(&arena, dir, names, n, a);
     const char *of_b = find_file(&arena, dir, names, n, b);
     bool differ = of_a && of_b && strcmp(of_a, of_b) != 0;
-    free(names);
     arena_free(&arena);
     return differ;
 }

@@ -5,12 +5,12 @@
  * circles.
  */
 #include <ctype.h>
-#include <dirent.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
+#include "core/folder.h"
 #include "core/nearest.h"
 #include "core/text.h"
 #include "sim/model_parts.h"
@@ -57,19 +57,16 @@ static void near_find(Near *near, const char *typed, const char *dir_path)
 {
     *near = (Near){ 0 };
     size_t typed_n = strlen(typed);
-    DIR *dir = typed_n < NAME_CAP ? opendir(dir_path) : NULL;
-    for (struct dirent *e = dir ? readdir(dir) : NULL; e; e = readdir(dir)) {
-        size_t n = strlen(e->d_name);
-        if (n < 6 || n >= NAME_CAP || strcmp(e->d_name + n - 5, ".json") != 0)
-            continue;
-        char name[NAME_CAP];
-        snprintf(name, sizeof name, "%.*s", (int)n - 5, e->d_name);
-        uint32_t distance = name_distance(typed, name);
+    Arena arena = { 0 };
+    const char *const *names;
+    uint32_t n = typed_n < NAME_CAP ? folder_names(&names, &arena, dir_path, ".json") : 0;
+    for (uint32_t i = 0; i < n; i++) {
+        uint32_t distance =
+            strlen(names[i]) < NAME_CAP ? name_distance(typed, names[i]) : NONE_U32;
         if (distance <= 1 + typed_n / 3 && distance < typed_n)
-            near_add(near, name, distance);
+            near_add(near, names[i], distance);
     }
-    if (dir)
-        closedir(dir);
+    arena_free(&arena);
 }
 
 static bool unknown_name(JsonNode node, const char *dir_path, Err *err)

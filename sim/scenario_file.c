@@ -1,7 +1,6 @@
 /*
  * scenario_file.c - where scenarios come from: files, built-in names, lines of a .jsonl, --set.
  */
-#include <dirent.h>
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -9,8 +8,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "core/folder.h"
 #include "core/nearest.h"
-#include "core/order.h"
 #include "core/out_file.h"
 #include "core/share.h"
 #include "core/text.h"
@@ -22,28 +21,7 @@ enum { PATH_CAP = 4096 };
 static uint32_t names_ending(const char *const **names, Arena *arena, const char *kind,
                              const char *end)
 {
-    char path[PATH_CAP + 64];
-    snprintf(path, sizeof path, "%s/%s", share_dir(), kind);
-    const char **list = NULL;
-    uint32_t n = 0, cap = 0;
-    DIR *dir = opendir(path);
-    for (struct dirent *e = dir ? readdir(dir) : NULL; e; e = readdir(dir)) {
-        if (e->d_name[0] == '.' || !text_ends_in(e->d_name, end))
-            continue;
-        GROW(list, n, cap);
-        list[n++] =
-            arena_printf(arena, "%.*s", (int)(strlen(e->d_name) - strlen(end)), e->d_name);
-    }
-    if (dir)
-        closedir(dir);
-    const char **sorted = PUSH_ARRAY(arena, const char *, n);
-    if (n > 0) {
-        qsort(list, n, sizeof *list, compare_text);
-        memcpy(sorted, list, n * sizeof *list);
-    }
-    free(list);
-    *names = sorted;
-    return n;
+    return folder_names(names, arena, arena_printf(arena, "%s/%s", share_dir(), kind), end);
 }
 
 uint32_t share_names(const char *const **names, Arena *arena, const char *kind)
