@@ -8,7 +8,7 @@
 
 #include "tests/check.h"
 
-static char folder[] = "/tmp/lockstep-folder-XXXXXX";
+static char folder[] = P_tmpdir "/lockstep-folder-XXXXXX";
 
 static const char *path_of(Arena *arena, const char *name)
 {
