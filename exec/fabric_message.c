@@ -101,7 +101,7 @@ bool talk_run(Talk *t, Err *err)
 
 static bool open_lines(Talk *t, Err *err)
 {
-    const int64_t look_ns = 1000000;
+    const int64_t since_ns = net_now_ns();
     Fabric *f = t->f;
     t->streams = lane_streams(&f->lanes[t->c->lane], t->n);
     for (uint32_t i = 0; i < t->n; i++) {
@@ -114,7 +114,7 @@ static bool open_lines(Talk *t, Err *err)
             if (atomic_load(&f->failed))
                 return fabric_ended(f, err);
             watch_awaits(f, rank);
-            net_sleep_ns(look_ns);
+            net_sleep_ns(look_pause_ns(since_ns));
         }
         stream_clear(&t->streams[i], rank, fd);
     }

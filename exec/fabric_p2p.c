@@ -264,10 +264,12 @@ static uint32_t first_missed(const Group *g)
 
 static bool group_run(Fabric *f, Group *g, Err *err)
 {
-    const int short_ms = 1;
     Control *own = f->control;
-    for (uint32_t looks = 0;; looks++) {
+    int64_t since_ns = net_now_ns(); /* nobody has rung */
+    for (uint32_t looks = 0, rung = 0;; looks++) {
         uint32_t local_n, busy_n, lineless_n, seen = atomic_load(&own->bell);
+        since_ns = seen != rung ? net_now_ns() : since_ns;
+        rung = seen;
         if (!step_all(f, g, &local_n, &busy_n, &lineless_n, err))
             return false;
         if (local_n + busy_n + lineless_n == 0)
@@ -279,8 +281,8 @@ static bool group_run(Fabric *f, Group *g, Err *err)
             if (looks >= f->spins)
                 word_sleep(&own->bell, &own->bell_sleepers, seen);
         } else {
-            int ms = local_n || lineless_n ? short_ms : WAIT_NS / 1000000;
-            if (!streams_wait(f, g->busy, busy_n, ms, err))
+            int64_t pause_ns = local_n || lineless_n ? look_pause_ns(since_ns) : WAIT_NS;
+            if (!streams_wait(f, g->busy, busy_n, (int)(pause_ns / 1000000), err))
                 return false;
         }
     }

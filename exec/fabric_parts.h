@@ -44,7 +44,8 @@ enum {
     GROUPED_MAX = 256,    /* sends and receives of one fabric_run */
     PARTS_MAX = 4096,     /* pieces of one call on one lane; longer lists go in several calls */
     FAIL_TEXT_MAX = 1000, /* fits into a note */
-    WAIT_NS = 50000000    /* longest sleep before a look at the failure */
+    WAIT_NS = 50000000,   /* longest sleep before a look at the failure */
+    LOOK_NS = 1000000     /* shortest before a look at what wakes nobody */
 };
 
 /* ---- shared memory ---- */
@@ -223,6 +224,14 @@ void service_wake(Fabric *f);
 void service_stop(Fabric *f); /* says goodbye first */
 
 /* ---- fabric_watch.c ---- */
+
+/* How long to sleep before the next look at what wakes nobody, awaited since then: what comes is
+ * found a 64th of the wait later at most, and who waits for long uses next to nothing, by which
+ * fabric_watch.c knows it. */
+static inline int64_t look_pause_ns(int64_t since_ns)
+{
+    return min_i64(LOOK_NS + (net_now_ns() - since_ns) / 64, WAIT_NS);
+}
 
 /* A call is about to sleep until `rank` does something. */
 void watch_awaits(Fabric *f, uint32_t rank);

@@ -23,7 +23,7 @@ static const uint64_t world_channel = LANE_N;
 /* One stream per other rank on rank 0, in rank order; one to rank 0 elsewhere. */
 static Stream *world_streams(Fabric *f, uint32_t *n, Err *err)
 {
-    const int64_t look_ns = 1000000;
+    const int64_t since_ns = net_now_ns();
     *n = f->rank == 0 ? f->world - 1 : 1;
     Stream *s = lane_streams(&f->world_lane, *n);
     for (uint32_t i = 0; i < *n; i++) {
@@ -37,7 +37,7 @@ static Stream *world_streams(Fabric *f, uint32_t *n, Err *err)
                 return NULL;
             }
             watch_awaits(f, rank);
-            net_sleep_ns(look_ns);
+            net_sleep_ns(look_pause_ns(since_ns));
         }
         stream_clear(&s[i], rank, fd);
     }
