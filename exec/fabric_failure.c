@@ -59,20 +59,20 @@ bool fabric_refuse(Fabric *f, const Err *err)
 
 bool fabric_lost(Fabric *f, uint32_t rank, const char *what, Err *err)
 {
-    const int64_t patience_ns = 1000000000, look_ns = 1000000;
+    const int64_t patience_ns = 1000000000;
     int64_t until_ns = net_now_ns() + patience_ns;
     while (!atomic_load(&f->failed) && net_now_ns() < until_ns)
-        net_sleep_ns(look_ns);
+        net_sleep_ns(LOOK_NS);
     fabric_fail(f, "rank %u on '%s' %s", rank, f->meeting.cards[rank].host, what);
     return fabric_ended(f, err);
 }
 
 void fabric_abort(Fabric *f, const char *why)
 {
-    const int64_t patience_ns = 1000000000, look_ns = 1000000;
+    const int64_t patience_ns = 1000000000;
     fabric_fail(f, "%s", why);
     /* The caller may leave at once: let the sentence leave before it. */
     int64_t until_ns = net_now_ns() + patience_ns;
     while (f->service.runs && !atomic_load(&f->service.told) && net_now_ns() < until_ns)
-        net_sleep_ns(look_ns);
+        net_sleep_ns(LOOK_NS);
 }

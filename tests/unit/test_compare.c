@@ -377,18 +377,24 @@ static void what_stacks_fuse_otherwise_is_paired_by_logical_op(void)
     free_all(&c, &a, &b);
 }
 
+/* Kernels of two sides that all belong together. */
+static void share_ops(Made *a, Made *b)
+{
+    logical_kernel(a, "gemm_x", 10, 4, 0, 1);
+    logical_kernel(a, "gemm_y", 11, 4, 2, 3);
+    logical_kernel(b, "gemm_z", 12, 4, 0, 0);
+    logical_kernel(b, "gemm_z", 13, 4, 1, 2);
+    logical_kernel(b, "gemm_z", 14, 4, 3, 3);
+    logical_kernel(b, "gemm_z", 15, 4, 3, 3);
+}
+
 /* One logical op in several kernels, which others share on the other side: all are one. */
 static void ops_joined_by_way_of_others_are_one_pair(void)
 {
     Made a = made(false), b = made(false);
     Comparison c = { 0 };
     Err err = { 0 };
-    logical_kernel(&a, "gemm_x", 10, 4, 0, 1);
-    logical_kernel(&a, "gemm_y", 11, 4, 2, 3);
-    logical_kernel(&b, "gemm_z", 12, 4, 0, 0);
-    logical_kernel(&b, "gemm_z", 13, 4, 1, 2);
-    logical_kernel(&b, "gemm_z", 14, 4, 3, 3);
-    logical_kernel(&b, "gemm_z", 15, 4, 3, 3);
+    share_ops(&a, &b);
     if (CHECK(compare_made(&c, &a, &b, -1, &err))) {
         CHECK_U64(1, c.ranks[0].matched_n);
         CHECK_INT(21, c.ranks[0].matched_ns[COMPARE_SIM]);
@@ -411,12 +417,7 @@ static void every_kernel_of_a_pair_knows_the_whole(void)
     Made a = made(false), b = made(false);
     Comparison c = { 0 };
     Err err = { 0 };
-    logical_kernel(&a, "gemm_x", 10, 4, 0, 1);
-    logical_kernel(&a, "gemm_y", 11, 4, 2, 3);
-    logical_kernel(&b, "gemm_z", 12, 4, 0, 0);
-    logical_kernel(&b, "gemm_z", 13, 4, 1, 2);
-    logical_kernel(&b, "gemm_z", 14, 4, 3, 3);
-    logical_kernel(&b, "gemm_z", 15, 4, 3, 3);
+    share_ops(&a, &b);
     if (CHECK(compare_made(&c, &a, &b, -1, &err)) &&
         CHECK_U64(ARRAY_N(named), c.ranks[0].pairs_n))
         for (uint32_t i = 0; i < c.ranks[0].pairs_n; i++) {

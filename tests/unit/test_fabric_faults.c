@@ -3,6 +3,7 @@
  * communicate: the others learn of it, in a sentence, in time, and nothing is left.
  */
 #include <dirent.h>
+#include <sys/resource.h>
 
 #include "tests/rank_world.h"
 
@@ -211,6 +212,33 @@ static void a_job_in_which_one_rank_computes_goes_on(void)
     rank_page_free(page);
 }
 
+/* Rank 1 comes two seconds later; how often have the others slept by then? */
+static void body_waits_for_long(Fabric *f, const RankPlace *place, RankPage *page)
+{
+    struct rusage before, after;
+    Err err = { 0 };
+    if (place->rank == 1)
+        net_sleep_ns(2 * second_ns);
+    getrusage(RUSAGE_SELF, &before);
+    fabric_barrier(f, &err);
+    getrusage(RUSAGE_SELF, &after);
+    snprintf(page->said[place->rank], sizeof page->said[0], "%s%ld", err.text,
+             after.ru_nvcsw - before.ru_nvcsw);
+}
+
+/* A look a millisecond were two thousand, and 2 % of a processor: a rank that computes. */
+static void who_waits_for_long_looks_seldom(void)
+{
+    RankPage *page = rank_page_make();
+    CHECK_INT(0, ranks_run_on(3, &(RankOptions){ .tcp = true, .timeout_s = 20 },
+                              body_waits_for_long, page));
+    for (uint32_t r = 0; r < 3; r++) {
+        char *end;
+        CHECK(strtol(page->said[r], &end, 10) < 700 && end > page->said[r] && !*end);
+    }
+    rank_page_free(page);
+}
+
 static void body_abort(Fabric *f, const RankPlace *place, RankPage *page)
 {
     if (place->rank == 1) {
@@ -303,6 +331,7 @@ int main(void)
     RUN(long_work_is_not_silence);
     RUN(a_job_in_which_nobody_does_anything_ends);
     RUN(a_job_in_which_one_rank_computes_goes_on);
+    RUN(who_waits_for_long_looks_seldom);
     RUN(an_abort_reaches_all_with_its_sentence);
     RUN(a_rank_that_leaves_early_is_missed);
     RUN(random_kills_leave_nothing);

@@ -440,7 +440,7 @@ static void a_rank_started_by_others_says_that_it_will_not_come(void)
     HowItEnds how = BY_STATUS;
     RankPlace places[3];
     int pids[3], status;
-    char folder[] = "/tmp/lockstep-launch-XXXXXX", rendezvous[64];
+    char folder[] = P_tmpdir "/lockstep-launch-XXXXXX", rendezvous[64];
     page = rank_page_make();
     ASSERT(mkdtemp(folder));
     snprintf(rendezvous, sizeof rendezvous, "file:%s/here", folder);

@@ -406,6 +406,17 @@ static void top_kernels_that_begin_alike_are_told_apart(void)
 
 /* ---- real and sim ---- */
 
+/* Of its first rank, whose pairs are there. */
+static void show_diff(Film *f)
+{
+    f->diff = (ViewDiff){ .ranks = f->diff_ranks, .ranks_n = 1 };
+    view_open(&f->view, &f->data[0], &f->data[1]);
+    f->view.diff = &f->diff;
+    f->view.mode = VIEW_DIFF;
+    f->view.width = 900;
+    f->view.height = 500;
+}
+
 /* Beside 100 alike gemms an all-reduce that the simulation ends 50 us too early. */
 static void open_overlapped(Film *f)
 {
@@ -428,12 +439,7 @@ static void open_overlapped(Film *f)
     }
     f->diff_ranks[0] = (ViewDiffRank){ .pairs = pairs, .pairs_n = 101, .real_n = 101 };
     view_diff_index(&f->diff_ranks[0], lines[0], &f->arena);
-    f->diff = (ViewDiff){ .ranks = f->diff_ranks, .ranks_n = 1 };
-    view_open(&f->view, &f->data[0], &f->data[1]);
-    f->view.diff = &f->diff;
-    f->view.mode = VIEW_DIFF;
-    f->view.width = 900;
-    f->view.height = 500;
+    show_diff(f);
 }
 
 /* At its end alone the simulation is late by other than 0, also where a gemm ends in that pixel. */
@@ -492,12 +498,7 @@ static void open_fused(Film *f, int64_t sim_us)
                                .end_ns = { 400000, sim_us * 1000 } };
     f->diff_ranks[0] = (ViewDiffRank){ .pairs = pairs, .pairs_n = 3, .real_n = 3 };
     view_diff_index(&f->diff_ranks[0], &f->w[0].t, &f->arena);
-    f->diff = (ViewDiff){ .ranks = f->diff_ranks, .ranks_n = 1 };
-    view_open(&f->view, &f->data[0], &f->data[1]);
-    f->view.diff = &f->diff;
-    f->view.mode = VIEW_DIFF;
-    f->view.width = 900;
-    f->view.height = 500;
+    show_diff(f);
 }
 
 /* One kernel instead of three is as far off over each of them: none, 10 % too slow, too fast. */
