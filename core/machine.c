@@ -138,6 +138,7 @@ static void take_collectives(const MachineReader *r, JsonObj *o, ClusterSpec *s)
     take_protocols(&c, "inter_hop_us", s->inter_costs.hop_ns);
     take_protocols(&c, "inter_tree_hop_us", s->inter_costs.tree_hop_ns);
     take_us(&c, "nvls_us", &s->intra_costs.nvls_ns);
+    take_us(&c, "nvls_tree_hop_us", &s->inter_costs.nvls_tree_hop_ns);
     take_number(&c, "p2p_efficiency", 1e-3, 1, &s->inter_costs.p2p_efficiency);
     take_curve(&c, "message_us", 1e-3, 1e6, 1e3, &s->inter_costs.message_ns);
     take_u32(&c, "intra_channels", 0, 1024, &s->intra_costs.channels);
@@ -425,6 +426,7 @@ static bool finish_inter(Machine *m, const ClusterSpec *s, JsonNode node, Err *e
     settle_number(&inter->oversubscription, 1, node, "inter_node.oversubscription");
     cover_protocols(inter->hop_ns, s->inter_costs.hop_ns);
     cover_protocols(inter->tree_hop_ns, s->inter_costs.tree_hop_ns);
+    inter->nvls_tree_hop_ns = s->inter_costs.nvls_tree_hop_ns;
     if (!isnan(s->inter_costs.efficiency))
         inter->efficiency = s->inter_costs.efficiency;
     inter->p2p_efficiency = s->inter_costs.p2p_efficiency;

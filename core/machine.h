@@ -267,6 +267,7 @@ typedef struct InterNode {
     double bytes_per_ns; /* per NIC, one direction */
     int64_t hop_ns[PROTOCOL_N];
     int64_t tree_hop_ns[PROTOCOL_N];
+    int64_t nvls_tree_hop_ns; /* one level of a tree of nodes that reduce in their switches */
     double efficiency;
     double p2p_efficiency; /* the same of sends and all-to-alls; 0: as efficiency */
     /* Of a channel: a send has two, one among more than 8 nodes; 0: no limit. */

@@ -219,8 +219,10 @@ static void add_time(ClusterFit *f, const char *key, int64_t *ns, uint32_t index
 
 static void add_times(ClusterFit *f, const char *key, int64_t ns[PROTOCOL_N])
 {
-    for (uint32_t p = 0; p < PROTOCOL_N; p++)
+    for (uint32_t p = 0; p < PROTOCOL_N; p++) {
         add_time(f, key, &ns[p], p);
+        f->places[f->numbers_n - 1].by_protocol = true;
+    }
 }
 
 /* A point of the curve where `ranks` were measured, as the curve has it until now. */
@@ -262,6 +264,7 @@ static void list_numbers(ClusterFit *f, Machine *m)
         add_number(f, "intra_channel_GBps", &in->channel_bytes_per_ns, 0, 1e6);
     add_number(f, "inter_channel_GBps", &m->inter.channel_bytes_per_ns, 0, 1e6);
     add_time(f, "nvls_us", &in->nvls_ns, 0);
+    add_time(f, "nvls_tree_hop_us", &m->inter.nvls_tree_hop_ns, 0);
     add_times(f, "base_latency_us", m->collective_base_ns);
     add_times(f, "tree_base_latency_us", m->tree_base_ns);
     add_times(f, "intra_hop_us", in->hop_ns);

@@ -54,7 +54,8 @@ typedef struct ClusterSpot {
     double *number;
     int64_t *ns;    /* or */
     uint32_t index; /* protocol, or point of the curve */
-    bool written;   /* is the key one of which something was fitted? */
+    bool by_protocol;
+    bool written; /* is the key one of which something was fitted? */
 } ClusterSpot;
 
 typedef struct ClusterFit ClusterFit;

@@ -22,7 +22,7 @@ static void print_value(const ClusterFit *f, FILE *out, uint32_t first, const do
     const char *key = f->places[first].key;
     const RankCurve *c = &f->m.types[0].intra.efficiency;
     bool curve = f->places[first].number == &c->value[0];
-    bool by_protocol = f->places[first].ns && strcmp(key, "nvls_us") != 0;
+    bool by_protocol = f->places[first].by_protocol;
     fputs(curve ? "[" : by_protocol ? "{" : "", out);
     for (uint32_t i = first, n = 0; i < f->numbers_n && strcmp(f->places[i].key, key) == 0;
          i++, n++) {

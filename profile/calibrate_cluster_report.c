@@ -17,7 +17,7 @@ static void print_numbers(const ClusterFit *f)
         if (strcmp(p->key, "intra_efficiency") == 0)
             snprintf(name, sizeof name, "%s, %u ranks", p->key,
                      (unsigned)f->m.types[0].intra.efficiency.ranks[p->index]);
-        else if (p->ns && strcmp(p->key, "nvls_us") != 0)
+        else if (p->by_protocol)
             snprintf(name, sizeof name, "%s.%s", p->key, protocol_names[p->index]);
         else
             snprintf(name, sizeof name, "%s", p->key);

@@ -265,7 +265,7 @@ static const char *what_there_is(const Work *w)
     if (!comm_has_algorithm(w->o->kind))
         return ", whose sends know LL and Simple";
     return ": trees are for all_reduce between nodes, NVLS for all_reduce within one that has "
-           "it";
+           "it, NVLSTree for it between such";
 }
 
 static bool not_offered(const Work *w, const RankGroup *g, Err *err)
@@ -404,8 +404,8 @@ static uint32_t channels(const Work *w, const Row *r)
         return 1;
     if (!comm_has_algorithm(w->o->kind))
         return 0;
-    return r->cost.algorithm == ALGORITHM_NVLS ? NVLS_CHANNELS
-                                               : (uint32_t)w->m.types[0].gpu->comm_sms;
+    bool nvls = r->cost.algorithm == ALGORITHM_NVLS || r->cost.algorithm == ALGORITHM_NVLS_TREE;
+    return nvls ? NVLS_CHANNELS : (uint32_t)w->m.types[0].gpu->comm_sms;
 }
 
 static double error_pct(const Row *r)
@@ -608,8 +608,8 @@ static void print_help(FILE *f)
         "  --nodes N           so many nodes, in place of the cluster's own number\n"
         "  --ranks N           so many GPUs, as many on each node; all where it is not given\n"
         "  --size A..B         sizes, doubled from A to B; 8..8GiB where it is not given\n"
-        "  --algorithm A       ring, tree or nvls, in place of the fastest\n"
-        "  --protocol P        LL, LL128 or Simple, in place of the fastest; or ideal: one\n"
+        "  --algorithm A       ring, tree, nvls or nvlstree, in place of NCCL's choice\n"
+        "  --protocol P        LL, LL128 or Simple, in place of NCCL's choice; or ideal: one\n"
         "                      channel, latency and bandwidth of the links, nothing else\n"
         "  --fidelity WHAT     fluid, a closed form (the default), or chunked: a ring message\n"
         "                      by message\n"
@@ -655,7 +655,7 @@ static bool take_algorithm(Options *o, const char *text, Err *err)
     int i = word_in(algorithm_names, ALGORITHM_N, text);
     o->only.algorithm = (Algorithm)i;
     return i < ALGORITHM_N ||
-           err_set(err, "--algorithm takes ring, tree or nvls, not '%.60s'", text);
+           err_set(err, "--algorithm takes ring, tree, nvls or nvlstree, not '%.60s'", text);
 }
 
 static bool take_protocol(Options *o, const char *text, Err *err)

@@ -3,7 +3,7 @@
 
 #include <math.h>
 
-const char *const algorithm_names[ALGORITHM_N] = { "Ring", "Tree", "NVLS" };
+const char *const algorithm_names[ALGORITHM_N] = { "Ring", "Tree", "NVLS", "NVLSTree" };
 
 double ring_traffic(OpKind kind, uint32_t n, uint64_t bytes)
 {
@@ -25,10 +25,38 @@ static double ring_inflation(Protocol p, double rate, double ll_max_bytes_per_ns
     return p == PROTOCOL_LL128 ? 1 / 0.92 : 1;
 }
 
-static double tree_inflation(Protocol p, uint32_t nodes_n)
+/* What trees reach of it by size, from 64 bytes on (NCCL's treeCorrectionFactor); 1 beyond. */
+enum { CORRECTED_SIZES = 23, CORRECTED_FROM_LOG2 = 6 };
+static const double
+    tree_correction[PROTOCOL_N][CORRECTED_SIZES] = {
+        { 1, 1, 1, 1, .9, .8, .7, .7, .7, .7, .6, .5, .4, .4, .5, .6, .7, .8, .9, 1, 1, 1, 1 },
+        { 1, 1, 1, 1, 1, .9, .8, .8, .8, .7, .6, .6, .6, .6, .6, .6, .8, .9, .9, .9, .9, 1, 1 },
+        { .9, .9, .9, .9, .9, .9, .9, .8, .7, .6, .6, .5,
+          .5, .5, .5, .6, .7, .8, .7, .7, .8, .9, .9 },
+    };
+
+static int log2_down(uint64_t n)
 {
-    double ll128 = nodes_n == 1 ? 9.0 / 7.0 : 128.0 / 120.0;
-    return (p == PROTOCOL_LL ? 3.8 : p == PROTOCOL_LL128 ? ll128 : 1) / 0.92;
+    int log2 = 0;
+    while (n >>= 1)
+        log2++;
+    return log2;
+}
+
+static bool has_simple_trees(const GroupClass *g)
+{
+    GpuGeneration of = g->type->gpu->generation;
+    return (of == GPU_HOPPER || of == GPU_BLACKWELL) && g->size > g->nodes_n;
+}
+
+static double tree_inflation(const GroupClass *g, Protocol p, uint64_t bytes)
+{
+    double ll128 = g->nodes_n == 1 ? 9.0 / 7.0 : 128.0 / 120.0;
+    double flags = p == PROTOCOL_LL ? 3.8 : p == PROTOCOL_LL128 ? ll128 : 1;
+    int size = log2_down(bytes) - CORRECTED_FROM_LOG2;
+    double corrected =
+        bytes > 0 && size >= 0 && size < CORRECTED_SIZES ? tree_correction[p][size] : 1;
+    return flags / 0.92 / corrected / (has_simple_trees(g) ? 0.85 : 1);
 }
 
 static int64_t ring_latency(const Machine *m, const GroupClass *g, OpKind kind, Protocol p)
@@ -69,26 +97,33 @@ typedef struct Choice {
     CommOnly only;
     CommCost best;
     double best_ns, scale, own_rate, solo_rate, cap_rate;
+    double judged_ns; /* what NCCL thinks that the best takes */
 } Choice;
 
 static Choice choice_begin(const Demand *flow, const Resource *resource, double scale)
 {
     return (Choice){ .only = COMM_ANY,
                      .best_ns = INFINITY,
+                     .judged_ns = INFINITY,
                      .scale = scale,
                      .own_rate = maxmin_own(flow, resource),
                      .solo_rate = maxmin_solo(flow, resource) };
 }
 
-static void offer(Choice *c, Algorithm a, Protocol p, int64_t latency_ns, double payload,
-                  double traffic)
+static bool is_wanted(const Choice *c, Algorithm a, Protocol p)
 {
-    double ns = (double)latency_ns + traffic / c->own_rate;
-    bool other = (c->only.algorithm != ALGORITHM_N && c->only.algorithm != a) ||
-                 (c->only.protocol != PROTOCOL_N && c->only.protocol != p);
-    if (other || ns >= c->best_ns)
+    return (c->only.algorithm == ALGORITHM_N || c->only.algorithm == a) &&
+           (c->only.protocol == PROTOCOL_N || c->only.protocol == p);
+}
+
+/* What NCCL thinks to take judged_ns. */
+static void offer_judged(Choice *c, Algorithm a, Protocol p, double judged_ns,
+                         int64_t latency_ns, double payload, double traffic)
+{
+    if (!is_wanted(c, a, p) || judged_ns >= c->judged_ns)
         return;
-    c->best_ns = ns;
+    c->judged_ns = judged_ns;
+    c->best_ns = (double)latency_ns + traffic / c->own_rate;
     c->best = (CommCost){
         .algorithm = a,
         .protocol = p,
@@ -98,6 +133,13 @@ static void offer(Choice *c, Algorithm a, Protocol p, int64_t latency_ns, double
         .solo_rate = c->solo_rate,
         .cap_rate = c->cap_rate,
     };
+}
+
+static void offer(Choice *c, Algorithm a, Protocol p, int64_t latency_ns, double payload,
+                  double traffic)
+{
+    offer_judged(c, a, p, (double)latency_ns + traffic / c->own_rate, latency_ns, payload,
+                 traffic);
 }
 
 /* NCCL's point-to-point knows LL and Simple only. */
@@ -168,22 +210,70 @@ static void offer_rings(Choice *c, const Machine *m, const GroupClass *g, OpKind
               ring * ring_inflation(p, c->own_rate, ll_max));
         if (kind == OP_ALL_REDUCE && g->nodes_n > 1)
             offer(c, ALGORITHM_TREE, p, tree_latency(m, g, p), 2 * s,
-                  2 * s * tree_inflation(p, g->nodes_n));
+                  2 * s * tree_inflation(g, p, bytes));
     }
-    const IntraNode *in = &g->type->intra;
-    if (kind == OP_ALL_REDUCE && g->nodes_n == 1 && in->nvls && g->size > 2)
-        /* The links count ring efficiency; NVLS has its own. */
-        offer(c, ALGORITHM_NVLS, PROTOCOL_SIMPLE, in->nvls_ns, s,
-              s / in->nvls_efficiency * rank_curve_at(&in->efficiency, g->size));
 }
 
-static void offer_all(Choice *c, const Machine *m, const GroupClass *g, OpKind kind,
-                      uint64_t bytes)
+static void offer_nvls(Choice *c, const GroupClass *g, uint64_t bytes)
+{
+    const IntraNode *in = &g->type->intra;
+    double s = (double)bytes;
+    /* The links count ring efficiency; NVLS has its own. */
+    offer(c, ALGORITHM_NVLS, PROTOCOL_SIMPLE, in->nvls_ns, s,
+          s / in->nvls_efficiency * rank_curve_at(&in->efficiency, g->size));
+}
+
+/* Bytes of a node that its links to others carry in a time. */
+static double rate_between(const GroupClass *g, const Resource *resource)
+{
+    double rate = INFINITY;
+    for (uint32_t i = 0; i < g->uses_n; i++) {
+        const Resource *r = &resource[g->uses[i].resource];
+        if (r->kind > RES_PORT_IN)
+            rate = fmin(rate, r->bytes_per_ns / g->uses[i].own);
+    }
+    return rate;
+}
+
+/* tuning.cc: hwLat of NVLSTree, nvlsEfficiency, of whose 16 channels 15 count. */
+static const double judged_nvls_ns = 25000, judged_level_ns = 20900;
+static double judged_part(const Gpu *gpu)
+{
+    return (gpu->generation == GPU_BLACKWELL ? 0.74 : 0.85) * 15 / 16;
+}
+
+static void offer_nvls_tree(Choice *c, const Machine *m, const GroupClass *g,
+                            const Resource *resource, uint64_t bytes)
+{
+    const IntraNode *in = &g->type->intra;
+    double s = (double)bytes, copies = g->nodes_n > 2 ? 2 : 1;
+    double ns = s * fmax(copies / rate_between(g, resource),
+                         1 / (in->nvls_efficiency * in->bytes_per_ns));
+    double judged_ns = judged_nvls_ns + 2 * log2_down(g->nodes_n) * judged_level_ns +
+                       ns / judged_part(g->type->gpu);
+    offer_judged(c, ALGORITHM_NVLS_TREE, PROTOCOL_SIMPLE, judged_ns,
+                 in->nvls_ns + 2 * log2_up(g->nodes_n) * m->inter.nvls_tree_hop_ns, copies * s,
+                 ns * c->own_rate);
+}
+
+/* More than two GPUs of a node reduce in its switch. */
+static bool has_nvls(const Machine *m, const GroupClass *g, OpKind kind)
+{
+    return kind == OP_ALL_REDUCE && !m->ideal_collectives && g->type->intra.nvls &&
+           g->size > 2 * g->nodes_n;
+}
+
+static void offer_all(Choice *c, const Machine *m, const GroupClass *g,
+                      const Resource *resource, OpKind kind, uint64_t bytes)
 {
     if (kind == OP_ALL_TO_ALL)
         offer_pairs(c, m, g, bytes);
     else
         offer_rings(c, m, g, kind, bytes);
+    if (has_nvls(m, g, kind) && g->nodes_n == 1)
+        offer_nvls(c, g, bytes);
+    else if (has_nvls(m, g, kind))
+        offer_nvls_tree(c, m, g, resource, bytes);
 }
 
 /* The best that offer_all had and `only` allows. */
@@ -193,7 +283,7 @@ static Choice model(const Machine *m, const GroupClass *g, const Resource *resou
     Demand d = collective_demand(g, kind);
     Choice c = choice_begin(&d, resource, scale);
     c.only = only;
-    offer_all(&c, m, g, kind, bytes);
+    offer_all(&c, m, g, resource, kind, bytes);
     return c;
 }
 

@@ -710,6 +710,12 @@ CURVES = {"v100-16gb": [(2, .150), (3, .301), (4, .569), (5, .248), (6, .305), (
 CURVES["h200-141gb"] = CURVES["h100-80gb"]
 CURVES["a100-40gb"] = CURVES["a100-80gb"]
 NVLS_US, NVLS_EFFICIENCY, INTER_EFFICIENCY = 75, .612, .975
+NVLS_LEVEL_US, JUDGED_US, JUDGED_LEVEL_US, JUDGED_PART = 62.7, 25, 20.9, .85 * 15 / 16
+# NCCL's treeCorrectionFactor, from 64 bytes on.
+TREE_CORRECTION = (
+    (1, 1, 1, 1, .9, .8, .7, .7, .7, .7, .6, .5, .4, .4, .5, .6, .7, .8, .9),
+    (1, 1, 1, 1, 1, .9, .8, .8, .8, .7, .6, .6, .6, .6, .6, .6, .8, .9, .9, .9, .9),
+    (.9, .9, .9, .9, .9, .9, .9, .8, .7, .6, .6, .5, .5, .5, .5, .6, .7, .8, .7, .7, .8, .9, .9))
 
 
 def curve_at(curve, n):
@@ -725,8 +731,16 @@ def traffic_and_steps(op, n):
     return (n - 1) / n, 1
 
 
+def tree_part(protocol, gpu, here, size):
+    """What a tree of that size reaches of its bandwidth."""
+    of = TREE_CORRECTION[protocol]
+    at = size.bit_length() - 7
+    simple = here > 1 and gpu[:4] in ("h100", "h200")
+    return (of[at] if 0 <= at < len(of) else 1) * (.85 if simple else 1)
+
+
 def predict_us(r, nic):
-    """What sim/network.c says of one row: the cheapest of ring, tree and NVLS."""
+    """What sim/network.c says of one row: of ring, tree, NVLS and NVLSTree what NCCL takes."""
     n, nodes, size, gpu = r["ranks"], r["nodes"], r["size_bytes"], r["gpu"]
     here, factor = n // nodes, (2, 1 / 0.92, 1)
     rate = LINK_PEAK[gpu] * curve_at(CURVES[gpu], n) if here > 1 else math.inf
@@ -742,11 +756,18 @@ def predict_us(r, nic):
         if r["op"] == "all_reduce" and nodes > 1:
             latency = BASE_TREE[p] + 2 * ((here - 1) * TREE_HOP[p] +
                                           math.ceil(math.log2(nodes)) * TREE_NET[p])
-            slower = (3.8, 128 / 120, 1)[p] / 0.92
+            slower = (3.8, 128 / 120, 1)[p] / 0.92 / tree_part(p, gpu, here, size)
             best = min(best, latency + 2 * size * slower / rate / 1e3)
-    if r["op"] == "all_reduce" and nodes == 1 and n > 2 and gpu[:4] in ("h100", "h200"):
-        best = min(best, NVLS_US + size / (LINK_PEAK[gpu] * NVLS_EFFICIENCY) / 1e3)
-    return best
+    if r["op"] != "all_reduce" or here < 3 or gpu[:4] not in ("h100", "h200"):
+        return best
+    switch_us = size / (LINK_PEAK[gpu] * NVLS_EFFICIENCY) / 1e3
+    if nodes == 1:
+        return min(best, NVLS_US + switch_us)
+    copies = 2 if nodes > 2 else 1
+    us = max(switch_us, copies * size / (nic * INTER_EFFICIENCY * here) / 1e3)
+    judged = JUDGED_US + 2 * math.floor(math.log2(nodes)) * JUDGED_LEVEL_US + us / JUDGED_PART
+    levels = math.ceil(math.log2(nodes))
+    return NVLS_US + 2 * levels * NVLS_LEVEL_US + us if judged < best else best
 
 
 def links():

@@ -290,11 +290,16 @@ static void real_free(Real *x)
     machine_free(&x->m);
 }
 
+static CommCost real_cost(const Real *x, OpKind kind, uint64_t bytes)
+{
+    return collective_cost(&x->m, &x->c.groups[0], x->c.resources, kind, bytes, 1);
+}
+
 static double real_us(const Real *x, OpKind kind, uint64_t bytes)
 {
     const GroupClass *g = &x->c.groups[0];
     if (kind != OP_SEND)
-        return (double)collective_cost(&x->m, g, x->c.resources, kind, bytes, 1).solo_ns / 1e3;
+        return (double)real_cost(x, kind, bytes).solo_ns / 1e3;
     bool same = x->nodes == 1;
     Use uses[RES_RANK_N + 2];
     uint32_t n = classes_p2p_uses(&x->c, classes_of_rank(&x->c, 0),
@@ -401,6 +406,100 @@ static void sends_and_all_to_alls_of_h100_take_as_long_as_measured(void)
             fprintf(stderr, "    row %zu: %.1f us, measured %.1f\n", i, us, r->us);
         real_free(&x);
     }
+}
+
+/* All-reduces of ten nodes of the same. */
+static void all_reduces_of_ten_nodes_of_h100_take_as_long_as_measured(void)
+{
+    static const struct {
+        uint32_t per_node;
+        uint64_t mib;
+        double us, within;
+        Algorithm by;
+    } rows[] = {
+        { 2, 1024, 20896.5, 0.03, ALGORITHM_RING },
+        { 4, 32, 781.1, 0.19, ALGORITHM_NVLS_TREE },
+        { 4, 64, 1063.9, 0.06, ALGORITHM_RING },
+        { 4, 1024, 10725.2, 0.06, ALGORITHM_RING },
+        { 8, 32, 798.4, 0.07, ALGORITHM_NVLS_TREE },
+        { 8, 64, 940.0, 0.03, ALGORITHM_NVLS_TREE },
+        { 8, 128, 1250.4, 0.02, ALGORITHM_NVLS_TREE },
+        { 8, 256, 1888.5, 0.04, ALGORITHM_NVLS_TREE },
+        { 8, 512, 3326.9, 0.01, ALGORITHM_NVLS_TREE },
+        { 8, 1024, 6148.6, 0.02, ALGORITHM_NVLS_TREE },
+        { 8, 4096, 27022.2, 0.02, ALGORITHM_RING },
+    };
+    for (size_t i = 0; i < ARRAY_N(rows); i++) {
+        Real x;
+        real_init(&x, "{\"base\": \"dgx-h100\", \"nodes\": 10}", 10, rows[i].per_node);
+        CommCost c = real_cost(&x, OP_ALL_REDUCE, rows[i].mib << 20);
+        double us = (double)c.solo_ns / 1e3;
+        if (!CHECK_NEAR(rows[i].us, us, rows[i].within))
+            fprintf(stderr, "    row %zu: %.1f us, measured %.1f\n", i, us, rows[i].us);
+        CHECK_INT(rows[i].by, (int)c.algorithm);
+        real_free(&x);
+    }
+}
+
+/* Two nodes send each other half their sums twice, more of them two copies; no node is faster than
+ * its switch. */
+static void trees_of_nodes_take_their_ports_or_their_switch(void)
+{
+    static const struct {
+        uint32_t nodes, nics;
+        double bytes_per_ns; /* of the buffer */
+    } rows[] = { { 2, 8, 0.5 * 450 },
+                 { 2, 4, 4 * 50 },
+                 { 3, 8, 8 * 50 / 2.0 },
+                 { 16, 4, 4 * 50 / 2.0 },
+                 { 16, 64, 0.5 * 450 } };
+    uint64_t bytes = (uint64_t)1 << 34;
+    for (size_t i = 0; i < ARRAY_N(rows); i++) {
+        char json[400];
+        snprintf(json, sizeof json,
+                 "{\"base\": \"dgx-h100\", \"nodes\": %u, \"inter_node\": "
+                 "{\"nics_per_node\": %u}, \"collectives\": {\"nvls_efficiency\": 0.5, "
+                 "\"inter_efficiency\": 1, \"nvls_us\": 10, \"nvls_tree_hop_us\": 7}}",
+                 (unsigned)rows[i].nodes, (unsigned)rows[i].nics);
+        Real x;
+        real_init(&x, json, rows[i].nodes, 8);
+        CommCost c;
+        CHECK(collective_cost_only(&c, &x.m, &x.c.groups[0], x.c.resources, OP_ALL_REDUCE,
+                                   bytes, (CommOnly){ ALGORITHM_NVLS_TREE, PROTOCOL_N }));
+        int levels = rows[i].nodes == 2 ? 1 : rows[i].nodes == 3 ? 2 : 4;
+        double ns = 10e3 + 2 * levels * 7e3 + (double)bytes / rows[i].bytes_per_ns;
+        CHECK_NEAR(ns, (double)c.solo_ns, 1e-6);
+        CHECK_NEAR((rows[i].nodes > 2 ? 2 : 1) * (double)bytes, c.payload_bytes, 1e-9);
+        real_free(&x);
+    }
+}
+
+/* NCCL's treeCorrectionFactor: between the sizes that it leaves alone they are slower. */
+static void trees_of_some_sizes_are_slower_than_their_formula(void)
+{
+    static const struct {
+        uint64_t bytes;
+        Protocol p;
+        double of;
+    } rows[] = {
+        { 512, PROTOCOL_LL, 1 },
+        { 512 << 10, PROTOCOL_LL, 0.4 },
+        { 32 << 20, PROTOCOL_LL128, 0.9 },
+        { 1 << 20, PROTOCOL_SIMPLE, 0.5 },
+        { 256 << 20, PROTOCOL_SIMPLE, 0.9 },
+        { 512 << 20, PROTOCOL_SIMPLE, 1 },
+    };
+    static const double inflation[PROTOCOL_N] = { 3.8 / 0.92, 128.0 / 120 / 0.92, 1 / 0.92 };
+    Real x;
+    real_init(&x, "{\"base\": \"dgx-a100\", \"nodes\": 4}", 4, 8);
+    for (size_t i = 0; i < ARRAY_N(rows); i++) {
+        CommCost c;
+        CHECK(collective_cost_only(&c, &x.m, &x.c.groups[0], x.c.resources, OP_ALL_REDUCE,
+                                   rows[i].bytes, (CommOnly){ ALGORITHM_TREE, rows[i].p }));
+        CHECK_NEAR(2 * (double)rows[i].bytes * inflation[rows[i].p] / rows[i].of,
+                   c.traffic_bytes, 1e-9);
+    }
+    real_free(&x);
 }
 
 /* SimuMax's fits of 2 to 8 B200s (alpha-beta-fits.jsonl): a bandwidth in 2^30 bytes/s, a latency
@@ -679,6 +778,9 @@ int main(void)
     RUN(an_all_to_all_across_nodes_takes_what_its_ports_carry);
     RUN(an_nvlink_domain_of_many_trays_is_a_node);
     RUN(sends_and_all_to_alls_of_h100_take_as_long_as_measured);
+    RUN(all_reduces_of_ten_nodes_of_h100_take_as_long_as_measured);
+    RUN(trees_of_nodes_take_their_ports_or_their_switch);
+    RUN(trees_of_some_sizes_are_slower_than_their_formula);
     RUN(rings_of_b200_take_as_long_as_their_fits);
     RUN(some_of_a_mesh_have_the_links_between_them);
     RUN(a_send_of_v100_has_the_link_of_its_pair);
