@@ -9,8 +9,12 @@
  *
  *   efficiency    bus bandwidth of messages of at least 512 MB over the data sheet's
  *   base          LL128 and Simple from 1 MB up: 40 us on A100, Simple 25 us on H100
- *   net hop       LL 6 us and LL128 8.5 us in rings (NCCL says 2.7 and 4; its trees'
- *                 5 and 8.5 hold)
+ *   net hop       LL 6 us, LL128 8.5 us, Simple 6 us in rings (NCCL says 2.7, 4 and 14; its
+ *                 trees' 5, 8.5 and 14 hold)
+ *   net wait      none, although some clusters have it: steps of rings of 80 H100 on 10 nodes
+ *                 take 4.5 us more than their hops (32 to 256 MiB), of 512 to 2160 A100 on Slingshot
+ *                 5.8; of 20, 32 and 40 none.  Trainings on up to 2,048 H100 of DGX (dgxc rows of
+ *                 published.jsonl, dp 1024) would be 12 % too slow with it
  *   Blackwell     base 23.6 us, hop 7.6 us: means of SimuMax's fits of all_reduce, all_gather and
  *                 reduce_scatter (fixed_latency_us and latency_us of alpha-beta-fits.jsonl),
  *                 which LL128 is not known to be better than
@@ -47,7 +51,7 @@ static const int64_t hop_nvlink_ring[PROTOCOL_N] = { 600, 1900, 3400 };
 static const int64_t hop_nvlink_tree[PROTOCOL_N] = { 600, 1250, 4000 };
 static const int64_t hop_pci_ring[PROTOCOL_N] = { 1000, 2500, 5700 };
 static const int64_t hop_pci_tree[PROTOCOL_N] = { 1000, 1900, 4000 };
-static const int64_t hop_net_ring[PROTOCOL_N] = { 6000, 8500, 14000 };
+static const int64_t hop_net_ring[PROTOCOL_N] = { 6000, 8500, 6000 };
 static const int64_t hop_net_tree[PROTOCOL_N] = { 5000, 8500, 14000 };
 enum { NVLS_NS = 75000, NVLS_TREE_HOP_NS = 62700 };
 

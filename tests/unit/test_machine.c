@@ -362,7 +362,7 @@ static void links_that_say_nothing_get_nccls_latencies(void)
     CHECK_INT(600, in->hop_ns[PROTOCOL_LL]);
     CHECK_INT(3400, in->hop_ns[PROTOCOL_SIMPLE]);
     CHECK_INT(1250, in->tree_hop_ns[PROTOCOL_LL128]);
-    CHECK_INT(14000, m.inter.hop_ns[PROTOCOL_SIMPLE]);
+    CHECK_INT(6000, m.inter.hop_ns[PROTOCOL_SIMPLE]);
     CHECK_INT(6600, m.collective_base_ns[PROTOCOL_LL]);
     CHECK_INT(8400, m.p2p_base_ns[PROTOCOL_SIMPLE]);
     CHECK(!in->nvls);
@@ -427,7 +427,7 @@ static void a_given_latency_holds_for_all_protocols_or_each(void)
     CHECK_INT(1900, m.types[0].intra.hop_ns[PROTOCOL_LL128]);
     CHECK_INT(2500, m.inter.hop_ns[PROTOCOL_LL128]);
     CHECK_INT(2500, m.inter.tree_hop_ns[PROTOCOL_LL128]);
-    CHECK_INT(14000, m.inter.hop_ns[PROTOCOL_SIMPLE]);
+    CHECK_INT(6000, m.inter.hop_ns[PROTOCOL_SIMPLE]);
     for (Protocol p = 0; p < PROTOCOL_N; p++) {
         CHECK_INT(3000, m.collective_base_ns[p]);
         CHECK_INT(3000, m.p2p_base_ns[p]);
