@@ -12,9 +12,9 @@
  *   net hop       LL 6 us, LL128 8.5 us, Simple 6 us in rings (NCCL says 2.7, 4 and 14; its
  *                 trees' 5, 8.5 and 14 hold)
  *   net wait      none, although some clusters have it: steps of rings of 80 H100 on 10 nodes
- *                 take 4.5 us more than their hops (32 to 256 MiB), of 512 to 2160 A100 on Slingshot
- *                 5.8; of 20, 32 and 40 none.  Trainings on up to 2,048 H100 of DGX (dgxc rows of
- *                 published.jsonl, dp 1024) would be 12 % too slow with it
+ *                 take 4.5 us more than their hops (32 to 256 MiB), of 512 to 2160 A100 on
+ *                 Slingshot 5.8; of 20, 32 and 40 none.  Trainings on up to 2,048 H100 of DGX
+ *                 (dgxc rows of published.jsonl, dp 1024) would be 12 % too slow with it
  *   Blackwell     base 23.6 us, hop 7.6 us: means of SimuMax's fits of all_reduce, all_gather and
  *                 reduce_scatter (fixed_latency_us and latency_us of alpha-beta-fits.jsonl),
  *                 which LL128 is not known to be better than
