@@ -130,7 +130,7 @@ static void take_collectives(const MachineReader *r, JsonObj *o, ClusterSpec *s)
     take_flag(&c, "ideal", &s->ideal);
     take_curve(&c, "intra_efficiency", 1e-3, 1, 1, &s->intra_costs.efficiency);
     take_number(&c, "inter_efficiency", 1e-3, 1, &s->inter_costs.efficiency);
-    take_number(&c, "nvls_efficiency", 1e-3, 1, &s->intra_costs.nvls_efficiency);
+    take_curve(&c, "nvls_efficiency", 1e-3, 1, 1, &s->intra_costs.nvls_efficiency);
     take_protocols(&c, "base_latency_us", s->base_ns);
     take_protocols(&c, "tree_base_latency_us", s->tree_base_ns);
     take_protocols(&c, "intra_hop_us", s->intra_costs.hop_ns);
@@ -363,7 +363,7 @@ static void finish_intra(NodeType *out, const NodeSpec *t, const ClusterSpec *s,
     cover_protocols(in->tree_hop_ns, costs->tree_hop_ns);
     if (costs->efficiency.n > 0)
         in->efficiency = costs->efficiency;
-    if (!isnan(costs->nvls_efficiency))
+    if (costs->nvls_efficiency.n > 0)
         in->nvls_efficiency = costs->nvls_efficiency;
     if (costs->nvls_ns >= 0)
         in->nvls_ns = costs->nvls_ns;

@@ -253,8 +253,8 @@ typedef struct IntraNode {
     /* Of bytes_per_ns, reached by large collectives among so many ranks. */
     RankCurve efficiency;
     bool nvls; /* in-switch reduction (NVLink SHARP) */
-    /* Of bytes_per_ns: buffer bytes per time of a large NVLS all-reduce. */
-    double nvls_efficiency;
+    /* Of bytes_per_ns: buffer bytes per time of a large NVLS all-reduce of so many of a node. */
+    RankCurve nvls_efficiency;
     int64_t nvls_ns; /* latency of an NVLS collective */
     /* A send moves over channels; 0 of them: it is not limited. */
     uint32_t channels; /* that all sends of a GPU share */

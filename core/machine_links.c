@@ -72,7 +72,7 @@ double ll_max_bytes_per_ns(const Gpu *gpu, uint32_t nodes_n)
 typedef struct NvSwitch {
     int64_t base_ns[PROTOCOL_N], hop_ns[PROTOCOL_N];
     RankCurve efficiency;
-    double nvls; /* buffer bytes per time of the port's */
+    RankCurve nvls; /* buffer bytes per time of the port's */
 } NvSwitch;
 
 /* nccl.jsonl: vTrain's A100 with NVSwitch and V100 with NVLink (an HGX-1's cube mesh, where 5
@@ -81,23 +81,24 @@ typedef struct NvSwitch {
  * where the ports also carry what goes to the NICs.  B200 and PCIe: SimuMax's fits
  * (alpha-beta-fits.jsonl: all_gather 0.67 of 900; 0.69, 0.69, 0.41 of 30, in 2^30 bytes/s, as its
  * compute_net_op_time multiplies). */
-/* NVLS: 8 H100: 275.6 of 450, taken for others; B200: SimuMax's all_reduce, 0.742 of 900 * 2^30. */
-static const double nvls_usual = 0.612;
+/* NVLS: 4 and 8 H100: 244 and 275.6 of 450, taken for others; B200: SimuMax's all_reduce, 0.742 of
+ * 900 * 2^30. */
+static const RankCurve nvls_usual = { 2, { 4, 8 }, { 0.543, 0.612 } };
 static const NvSwitch nvswitch[GPU_GENERATION_N] = {
     [GPU_AMPERE] = { { 6600, 40000, 40000 },
                      { 600, 1900, 3400 },
                      { 7,
                        { 2, 3, 4, 5, 6, 7, 8 },
                        { 0.657, 0.706, 0.740, 0.748, 0.757, 0.757, 0.765 } },
-                     0.612 },
+                     { 2, { 4, 8 }, { 0.543, 0.612 } } },
     [GPU_HOPPER] = { { 6600, 14000, 25000 },
                      { 600, 1900, 3400 },
-                     { 4, { 2, 4, 8, 16 }, { 0.69, 0.80, 0.81, 0.73 } },
-                     0.612 },
+                     { 4, { 2, 4, 8, 16 }, { 0.69, 0.755, 0.793, 0.73 } },
+                     { 2, { 4, 8 }, { 0.543, 0.612 } } },
     [GPU_BLACKWELL] = { { 6600, 23600, 23600 },
                         { 600, 7600, 7600 },
                         { 1, { 8 }, { 0.723 } },
-                        0.455 },
+                        { 1, { 8 }, { 0.455 } } },
 };
 static const RankCurve mesh_volta = { 7,
                                       { 2, 3, 4, 5, 6, 7, 8 },
@@ -206,7 +207,6 @@ IntraNode intra_blank(void)
                         .bytes_per_ns = NAN,
                         .hop_ns = { -1, -1, -1 },
                         .tree_hop_ns = { -1, -1, -1 },
-                        .nvls_efficiency = NAN,
                         .nvls_ns = -1,
                         .channels = NONE_U32,
                         .channel_bytes_per_ns = NAN };
@@ -237,6 +237,16 @@ static void settle_protocols(int64_t ns[PROTOCOL_N], const int64_t value_ns[PROT
     }
 }
 
+/* Logged by its last value. */
+static void settle_curve(RankCurve *c, const RankCurve *usual, JsonNode node, const char *key)
+{
+    double none = NAN;
+    if (c->n > 0)
+        return;
+    *c = *usual;
+    settle_number(&none, usual->value[usual->n - 1], node, key);
+}
+
 void intra_settle(IntraNode *in, uint32_t gpus_n, const Gpu *gpu, bool ideal, JsonNode node)
 {
     bool nvlink =
@@ -249,16 +259,16 @@ void intra_settle(IntraNode *in, uint32_t gpus_n, const Gpu *gpu, bool ideal, Js
                      "collectives.intra_tree_hop_us");
     settle_us(&in->nvls_ns, ideal ? in->hop_ns[PROTOCOL_SIMPLE] : NVLS_NS, node,
               "collectives.nvls_us");
-    double nvls = known ? known->nvls : nvls_usual;
-    settle_number(&in->nvls_efficiency, ideal ? 1 : nvls, node, "collectives.nvls_efficiency");
+    settle_curve(&in->nvls_efficiency,
+                 ideal   ? &one
+                 : known ? &known->nvls
+                         : &nvls_usual,
+                 node, "collectives.nvls_efficiency");
     channels_settle(in, gpu, ideal, node);
     settle_number(&in->channel_bytes_per_ns, channel_nvlink, node,
                   "collectives.intra_channel_GBps");
-    if (in->efficiency.n == 0) {
-        in->efficiency = usual_curve(in, gpus_n, gpu, ideal);
-        double full = in->efficiency.value[in->efficiency.n - 1], none = NAN;
-        settle_number(&none, full, node, "collectives.intra_efficiency");
-    }
+    RankCurve usual = usual_curve(in, gpus_n, gpu, ideal);
+    settle_curve(&in->efficiency, &usual, node, "collectives.intra_efficiency");
 }
 
 /* What sends reach of what rings do: measured with the ports that Hopper and Blackwell have. */

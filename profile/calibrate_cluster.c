@@ -242,23 +242,36 @@ static void add_point(RankCurve *c, uint32_t ranks)
 }
 
 /* Those of the shapes first: what an earlier calibration has added then moves none of them. */
-static void add_points(const ClusterFit *f, RankCurve *c, const RankCurve *also)
+static void add_points(const ClusterFit *f, IntraNode *in, const IntraNode *also)
 {
-    for (uint32_t i = 0; i < f->shapes_n; i++)
-        if (f->shapes[i].gpus_n > 1)
-            add_point(c, f->shapes[i].ranks_n);
-    for (uint32_t i = 0; i < also->n; i++)
-        add_point(c, also->ranks[i]);
+    for (uint32_t i = 0; i < f->shapes_n; i++) {
+        const ClusterShape *s = &f->shapes[i];
+        if (s->gpus_n > 1)
+            add_point(&in->efficiency, s->ranks_n);
+        if (s->gpus_n > 1 && s->nodes_n == 1)
+            add_point(&in->nvls_efficiency, s->ranks_n);
+    }
+    for (uint32_t i = 0; i < also->efficiency.n; i++)
+        add_point(&in->efficiency, also->efficiency.ranks[i]);
+    for (uint32_t i = 0; i < also->nvls_efficiency.n; i++)
+        add_point(&in->nvls_efficiency, also->nvls_efficiency.ranks[i]);
+}
+
+static void add_curve(ClusterFit *f, const char *key, RankCurve *c)
+{
+    for (uint32_t i = 0; i < c->n; i++) {
+        add_number(f, key, &c->value[i], i, 1);
+        f->places[f->numbers_n - 1].curve = c;
+    }
 }
 
 static void list_numbers(ClusterFit *f, Machine *m)
 {
     IntraNode *in = &m->types[0].intra;
     f->numbers_n = 0;
-    for (uint32_t i = 0; i < in->efficiency.n; i++)
-        add_number(f, "intra_efficiency", &in->efficiency.value[i], i, 1);
+    add_curve(f, "intra_efficiency", &in->efficiency);
     add_number(f, "inter_efficiency", &m->inter.efficiency, 0, 1);
-    add_number(f, "nvls_efficiency", &in->nvls_efficiency, 0, 1);
+    add_curve(f, "nvls_efficiency", &in->nvls_efficiency);
     add_number(f, "p2p_efficiency", &m->inter.p2p_efficiency, 0, 1);
     if (in->channels > 0)
         add_number(f, "intra_channel_GBps", &in->channel_bytes_per_ns, 0, 1e6);
@@ -277,8 +290,7 @@ static void list_numbers(ClusterFit *f, Machine *m)
 /* Of the file, and of what it was: the same numbers in the same order. */
 static void list_both(ClusterFit *f)
 {
-    RankCurve *was = &f->m.types[0].intra.efficiency;
-    RankCurve *is = &f->stands.types[0].intra.efficiency;
+    IntraNode *was = &f->m.types[0].intra, *is = &f->stands.types[0].intra;
     add_points(f, was, is);
     add_points(f, is, was);
     list_numbers(f, &f->stands);

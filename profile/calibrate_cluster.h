@@ -55,7 +55,8 @@ typedef struct ClusterSpot {
     int64_t *ns;    /* or */
     uint32_t index; /* protocol, or point of the curve */
     bool by_protocol;
-    bool written; /* is the key one of which something was fitted? */
+    const RankCurve *curve; /* of which it is a point, or NULL */
+    bool written;           /* is the key one of which something was fitted? */
 } ClusterSpot;
 
 typedef struct ClusterFit ClusterFit;

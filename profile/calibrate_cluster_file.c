@@ -20,15 +20,14 @@
 static void print_value(const ClusterFit *f, FILE *out, uint32_t first, const double *value)
 {
     const char *key = f->places[first].key;
-    const RankCurve *c = &f->m.types[0].intra.efficiency;
-    bool curve = f->places[first].number == &c->value[0];
+    const RankCurve *curve = f->places[first].curve;
     bool by_protocol = f->places[first].by_protocol;
     fputs(curve ? "[" : by_protocol ? "{" : "", out);
     for (uint32_t i = first, n = 0; i < f->numbers_n && strcmp(f->places[i].key, key) == 0;
          i++, n++) {
         fputs(n ? ", " : "", out);
         if (curve)
-            fprintf(out, "[%u, ", (unsigned)c->ranks[n]);
+            fprintf(out, "[%u, ", (unsigned)curve->ranks[n]);
         else if (by_protocol)
             fprintf(out, "\"%s\": ", protocol_names[n]);
         calibrate_print_number(out, cluster_fit_shown(f, i, value[i]));

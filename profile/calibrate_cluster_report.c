@@ -14,9 +14,9 @@ static void print_numbers(const ClusterFit *f)
         char name[64];
         if (!f->numbers[i].fitted)
             continue;
-        if (strcmp(p->key, "intra_efficiency") == 0)
+        if (p->curve)
             snprintf(name, sizeof name, "%s, %u ranks", p->key,
-                     (unsigned)f->m.types[0].intra.efficiency.ranks[p->index]);
+                     (unsigned)p->curve->ranks[p->index]);
         else if (p->by_protocol)
             snprintf(name, sizeof name, "%s.%s", p->key, protocol_names[p->index]);
         else

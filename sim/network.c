@@ -220,7 +220,8 @@ static void offer_nvls(Choice *c, const GroupClass *g, uint64_t bytes)
     double s = (double)bytes;
     /* The links count ring efficiency; NVLS has its own. */
     offer(c, ALGORITHM_NVLS, PROTOCOL_SIMPLE, in->nvls_ns, s,
-          s / in->nvls_efficiency * rank_curve_at(&in->efficiency, g->size));
+          s / rank_curve_at(&in->nvls_efficiency, g->size) *
+              rank_curve_at(&in->efficiency, g->size));
 }
 
 /* Bytes of a node that its links to others carry in a time. */
@@ -247,8 +248,9 @@ static void offer_nvls_tree(Choice *c, const Machine *m, const GroupClass *g,
 {
     const IntraNode *in = &g->type->intra;
     double s = (double)bytes, copies = g->nodes_n > 2 ? 2 : 1;
-    double ns = s * fmax(copies / rate_between(g, resource),
-                         1 / (in->nvls_efficiency * in->bytes_per_ns));
+    double in_switch = rank_curve_at(&in->nvls_efficiency, g->size / g->nodes_n);
+    double ns =
+        s * fmax(copies / rate_between(g, resource), 1 / (in_switch * in->bytes_per_ns));
     double judged_ns = judged_nvls_ns + 2 * log2_down(g->nodes_n) * judged_level_ns +
                        ns / judged_part(g->type->gpu);
     offer_judged(c, ALGORITHM_NVLS_TREE, PROTOCOL_SIMPLE, judged_ns,

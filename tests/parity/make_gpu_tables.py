@@ -706,10 +706,10 @@ CURVES = {"v100-16gb": [(2, .150), (3, .301), (4, .569), (5, .248), (6, .305), (
                         (8, .897)],
           "a100-80gb": [(2, .657), (3, .706), (4, .740), (5, .748), (6, .757), (7, .757),
                         (8, .765)],
-          "h100-80gb": [(2, .69), (4, .80), (8, .81), (16, .73)]}
+          "h100-80gb": [(2, .69), (4, .755), (8, .793), (16, .73)]}
 CURVES["h200-141gb"] = CURVES["h100-80gb"]
 CURVES["a100-40gb"] = CURVES["a100-80gb"]
-NVLS_US, NVLS_EFFICIENCY, INTER_EFFICIENCY = 75, .612, .975
+NVLS_US, NVLS_CURVE, INTER_EFFICIENCY = 75, [(4, .543), (8, .612)], .975
 NVLS_LEVEL_US, JUDGED_US, JUDGED_LEVEL_US, JUDGED_PART = 62.7, 25, 20.9, .85 * 15 / 16
 # NCCL's treeCorrectionFactor, from 64 bytes on.
 TREE_CORRECTION = (
@@ -760,7 +760,7 @@ def predict_us(r, nic):
             best = min(best, latency + 2 * size * slower / rate / 1e3)
     if r["op"] != "all_reduce" or here < 3 or gpu[:4] not in ("h100", "h200"):
         return best
-    switch_us = size / (LINK_PEAK[gpu] * NVLS_EFFICIENCY) / 1e3
+    switch_us = size / (LINK_PEAK[gpu] * curve_at(NVLS_CURVE, here)) / 1e3
     if nodes == 1:
         return min(best, NVLS_US + switch_us)
     copies = 2 if nodes > 2 else 1

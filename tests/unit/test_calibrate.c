@@ -338,15 +338,15 @@ static void a_simulated_cluster_is_found_again(void)
         Machine m;
         const char *truth = in_folder(&arena, "truth.json"), *log = in_folder(&arena, "a.log");
         const char *into = in_folder(&arena, i ? "four.json" : "one.json");
-        write_text(
-            truth,
-            arena_printf(&arena,
-                         "{\"base\": \"dgx-h100\", %s, \"collectives\": {"
-                         "\"intra_efficiency\": [[8, 0.70], [32, 0.6]], "
-                         "\"inter_efficiency\": 0.8, \"nvls_efficiency\": 0.5, "
-                         "\"nvls_us\": 50, \"base_latency_us\": {\"LL\": 9, \"LL128\": 20, "
-                         "\"Simple\": 31}}}",
-                         shapes[i]));
+        write_text(truth,
+                   arena_printf(
+                       &arena,
+                       "{\"base\": \"dgx-h100\", %s, \"collectives\": {"
+                       "\"intra_efficiency\": [[8, 0.70], [32, 0.6]], "
+                       "\"inter_efficiency\": 0.8, \"nvls_efficiency\": [[4, 0.4], [8, 0.5]], "
+                       "\"nvls_us\": 50, \"base_latency_us\": {\"LL\": 9, \"LL128\": 20, "
+                       "\"Simple\": 31}}}",
+                       shapes[i]));
         write_text(into, arena_printf(&arena, "{\"base\": \"dgx-h100\", %s}\n", shapes[i]));
         if (open_machine(&m, truth)) {
             write_log(log, &m);
@@ -527,11 +527,11 @@ static void real_logs_are_fitted_with_these_errors(void)
         printf(
             "test_calibrate: real logs: intra %.3f at 8, %.3f at 80, inter %.3f, NVLS %.3f\n",
             rank_curve_at(&in->efficiency, 8), rank_curve_at(&in->efficiency, 80),
-            m.inter.efficiency, in->nvls_efficiency);
+            m.inter.efficiency, rank_curve_at(&in->nvls_efficiency, 8));
         /* What core/machine_links.c was fitted to, by hand, on the same machine's data. */
         CHECK_NEAR(0.81, rank_curve_at(&in->efficiency, 8), 0.06);
         CHECK_NEAR(0.975, m.inter.efficiency, 0.03);
-        CHECK_NEAR(0.612, in->nvls_efficiency, 0.02);
+        CHECK_NEAR(0.612, rank_curve_at(&in->nvls_efficiency, 8), 0.02);
         machine_free(&m);
     }
     /* What it says itself of rows that it has not seen. */

@@ -137,7 +137,7 @@ static void a_full_link_shows_what_collectives_make_of_it(void)
     x.w.m.ideal_collectives = false;
     x.w.type.intra.efficiency.value[0] = 0.8;
     x.w.type.intra.nvls = true;
-    x.w.type.intra.nvls_efficiency = 0.6;
+    x.w.type.intra.nvls_efficiency = (RankCurve){ 1, { 8 }, { 0.6 } };
     graph_begin(&x.g, 4, 1);
     add(&x.g, 0, transfer(&x.g, OP_ALL_REDUCE, LANE_REDUCE, all_ranks(&x.g), 6000000));
     run(&x, (SimOptions){ .links = true });
