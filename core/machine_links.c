@@ -18,9 +18,7 @@
  *   Blackwell     base 23.6 us, hop 7.6 us: means of SimuMax's fits of all_reduce, all_gather and
  *                 reduce_scatter (fixed_latency_us and latency_us of alpha-beta-fits.jsonl),
  *                 which LL128 is not known to be better than
- *   NVLS          75 us, three times what NCCL says, 0.61 of the data sheet's bandwidth; so
- *                 a level of an NVLSTree takes three times as long, too, 62.7 us, which
- *                 all-reduces of 10 nodes of 8 H100 are met with (sim/network.h)
+ *   NVLS          75 us (NCCL: 25), 0.61 of the data sheet's bandwidth
  *
  * Sends and all-to-alls, which are grouped sends, have limits of their own (sim/network.h),
  * fitted on the same data:
@@ -53,7 +51,7 @@ static const int64_t hop_pci_ring[PROTOCOL_N] = { 1000, 2500, 5700 };
 static const int64_t hop_pci_tree[PROTOCOL_N] = { 1000, 1900, 4000 };
 static const int64_t hop_net_ring[PROTOCOL_N] = { 6000, 8500, 6000 };
 static const int64_t hop_net_tree[PROTOCOL_N] = { 5000, 8500, 14000 };
-enum { NVLS_NS = 75000, NVLS_TREE_HOP_NS = 62700 };
+enum { NVLS_NS = 75000, NVLS_TREE_HOP_NS = 20900 };
 
 /* llMaxBw: 1 node, 2 nodes, more; between nodes NCCL takes Volta's row with Intel's CPUs. */
 double ll_max_bytes_per_ns(const Gpu *gpu, uint32_t nodes_n)

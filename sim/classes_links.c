@@ -154,10 +154,10 @@ static Use ring_use(const Fold *f, const GroupClass *gc, const Shape *s, const R
 
 /*
  * Of what NCCL's all-to-alls reach over the ports, DeepEP's kernels reach this part: 153 and 158
- * GB/s counting a rank's own rows, dispatch and combine on 8 H800s whose ports carry 160 (its
- * README; 7/8 of the rows leave a rank).
+ * GB/s counting a rank's own rows, dispatch and combine on 8 H800s (its README; 7/8 of the rows
+ * leave a rank), of 0.793 of 200 (core/machine_links.c).
  */
-static const double deepep_port_part = (153 + 158) / 2.0 * 7 / 8 / 160;
+static const double deepep_port_part = (153 + 158) / 2.0 * 7 / 8 / (0.793 * 200);
 
 static double pair_efficiency(const Fold *f, const GroupClass *gc, const Shape *s,
                               ResourceKind kind)

@@ -97,14 +97,12 @@ typedef struct Choice {
     CommOnly only;
     CommCost best;
     double best_ns, scale, own_rate, solo_rate, cap_rate;
-    double judged_ns; /* what NCCL thinks that the best takes */
 } Choice;
 
 static Choice choice_begin(const Demand *flow, const Resource *resource, double scale)
 {
     return (Choice){ .only = COMM_ANY,
                      .best_ns = INFINITY,
-                     .judged_ns = INFINITY,
                      .scale = scale,
                      .own_rate = maxmin_own(flow, resource),
                      .solo_rate = maxmin_solo(flow, resource) };
@@ -116,14 +114,13 @@ static bool is_wanted(const Choice *c, Algorithm a, Protocol p)
            (c->only.protocol == PROTOCOL_N || c->only.protocol == p);
 }
 
-/* What NCCL thinks to take judged_ns. */
-static void offer_judged(Choice *c, Algorithm a, Protocol p, double judged_ns,
-                         int64_t latency_ns, double payload, double traffic)
+static void offer(Choice *c, Algorithm a, Protocol p, int64_t latency_ns, double payload,
+                  double traffic)
 {
-    if (!is_wanted(c, a, p) || judged_ns >= c->judged_ns)
+    double ns = (double)latency_ns + traffic / c->own_rate;
+    if (!is_wanted(c, a, p) || ns >= c->best_ns)
         return;
-    c->judged_ns = judged_ns;
-    c->best_ns = (double)latency_ns + traffic / c->own_rate;
+    c->best_ns = ns;
     c->best = (CommCost){
         .algorithm = a,
         .protocol = p,
@@ -133,13 +130,6 @@ static void offer_judged(Choice *c, Algorithm a, Protocol p, double judged_ns,
         .solo_rate = c->solo_rate,
         .cap_rate = c->cap_rate,
     };
-}
-
-static void offer(Choice *c, Algorithm a, Protocol p, int64_t latency_ns, double payload,
-                  double traffic)
-{
-    offer_judged(c, a, p, (double)latency_ns + traffic / c->own_rate, latency_ns, payload,
-                 traffic);
 }
 
 /* NCCL's point-to-point knows LL and Simple only. */
@@ -214,6 +204,8 @@ static void offer_rings(Choice *c, const Machine *m, const GroupClass *g, OpKind
     }
 }
 
+enum { NVLS_TREE_BASE_NS = 25000 }; /* tuning.cc, hwLat of NVLink */
+
 static void offer_nvls(Choice *c, const GroupClass *g, uint64_t bytes)
 {
     const IntraNode *in = &g->type->intra;
@@ -236,11 +228,28 @@ static double rate_between(const GroupClass *g, const Resource *resource)
     return rate;
 }
 
-/* tuning.cc: hwLat of NVLSTree, nvlsEfficiency, of whose 16 channels 15 count. */
-static const double judged_nvls_ns = 25000, judged_level_ns = 20900;
-static double judged_part(const Gpu *gpu)
+/* What a node's GPUs have under way at a time (enqueue.cc, calcCollChunking): a chunk for each of
+ * them and of 16 channels; of few bytes smaller ones. */
+static double nvls_tree_chunks(const GroupClass *g, double bytes)
 {
-    return (gpu->generation == GPU_BLACKWELL ? 0.74 : 0.85) * 15 / 16;
+    double each = 16.0 * g->size / g->nodes_n, chunk = g->nodes_n >= 4 ? 65536 : 131072;
+    if (bytes < 4 * each * chunk)
+        chunk = 65536;
+    if (bytes < each * chunk)
+        chunk = 32768;
+    return fmin(each * chunk, bytes);
+}
+
+/* What NCCL thinks of both where rings are large (tuning.cc): of the bandwidth nvlsEfficiency, and
+ * of 16 channels 15; baseLat, hwLat and 1.4 for the plateau of rings. */
+static bool is_judged_better(const Choice *c, const GroupClass *g, int64_t latency_ns,
+                             double ns, double s)
+{
+    double part = (g->type->gpu->generation == GPU_BLACKWELL ? 0.74 : 0.85) * 15 / 16;
+    double far = 2.0 * (g->nodes_n - 1), near = 2.0 * (g->size - 1) - far;
+    double ring_ns = 1.4 * (8400 + 3400 * near + 14000 * far);
+    double ring_traffic_ns = 2 * s * (g->size - 1) / g->size / c->own_rate;
+    return (double)latency_ns + ns / part < ring_ns + ring_traffic_ns;
 }
 
 static void offer_nvls_tree(Choice *c, const Machine *m, const GroupClass *g,
@@ -249,13 +258,17 @@ static void offer_nvls_tree(Choice *c, const Machine *m, const GroupClass *g,
     const IntraNode *in = &g->type->intra;
     double s = (double)bytes, copies = g->nodes_n > 2 ? 2 : 1;
     double in_switch = rank_curve_at(&in->nvls_efficiency, g->size / g->nodes_n);
-    double ns =
-        s * fmax(copies / rate_between(g, resource), 1 / (in_switch * in->bytes_per_ns));
-    double judged_ns = judged_nvls_ns + 2 * log2_down(g->nodes_n) * judged_level_ns +
-                       ns / judged_part(g->type->gpu);
-    offer_judged(c, ALGORITHM_NVLS_TREE, PROTOCOL_SIMPLE, judged_ns,
-                 in->nvls_ns + 2 * log2_up(g->nodes_n) * m->inter.nvls_tree_hop_ns, copies * s,
-                 ns * c->own_rate);
+    double ns_per_byte =
+        fmax(copies / rate_between(g, resource), 1 / (in_switch * in->bytes_per_ns));
+    int64_t levels = 2 * log2_up(g->nodes_n);
+    int64_t latency_ns = NVLS_TREE_BASE_NS + levels * m->inter.nvls_tree_hop_ns;
+    bool rings = c->best_ns < INFINITY && c->best.algorithm == ALGORITHM_RING &&
+                 c->best.protocol == PROTOCOL_SIMPLE;
+    if (rings && !is_judged_better(c, g, latency_ns, s * ns_per_byte, s))
+        return;
+    double passing_ns = (double)levels * nvls_tree_chunks(g, s) * ns_per_byte;
+    offer(c, ALGORITHM_NVLS_TREE, PROTOCOL_SIMPLE, latency_ns + llround(passing_ns), copies * s,
+          s * ns_per_byte * c->own_rate);
 }
 
 /* More than two GPUs of a node reduce in its switch. */

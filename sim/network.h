@@ -12,8 +12,8 @@
  *     ring broadcast, reduce         (n-1)         (N-1)                       S
  *     tree all_reduce   2((n/N-1) + log2 N) steps                              2 S
  *     nvls all_reduce   one pass through the switch                              S
- *     nvlstree all_reduce   that, and 2 log2 N levels         S in a node, 2 S between
- *                                                             nodes (S between two)
+ *     nvlstree all_reduce   one pass, 2 log2 N levels of chunks   S in a node, 2 S between nodes
+ *                                                                 (two nodes: S)
  *     all_to_all        one step, m (n - g)                              (n-1)/n S
  *
  * An all-to-all is what NCCL makes of it: every rank sends to every other, all at
@@ -40,14 +40,14 @@
  * (tuning.cc, treeCorrectionFactor), and by 0.85 for the simpler trees of Hopper's nodes.
  *
  * NVLSTree: nodes reduce in their switches and send the sums up and down double binary trees, with
- * two copies of S by a node's ports.  NCCL takes it by its own idea of it: latencies a third
- * of what they are (core/machine_links.c), bandwidth 15/16 of 0.85 (Blackwell 0.74) of the links'.
- * So small messages go by trees and the largest by rings, although they are slower:
+ * two copies of S by a node's ports.  At each of 2 log2 N levels a node's chunks (8 MiB of 8 GPUs)
+ * pass, and 20.9 us (tuning.cc, hwLat) besides.  NCCL goes by bandwidth without those chunks, 15/16
+ * of 0.85 (Blackwell 0.74) of the links', and takes rings of the largest though they are slower:
  *
  *     80 H100 on 10 nodes, MiB      32    64    128   256   512   1024  2048  4096
  *     measured GB/s (bus)           83    141   212   281   319   345   337   314
  *     rings (2 x all-gather)        49    90    158   150   219   265   304   313
- *     here                          89    144   210   271   318   349   310   319
+ *     here                          162   184   218   277   322   351   314   321
  *
  * That two GPUs on a node do without, as on one node, fits what 20 on 10 take.
  *
@@ -58,7 +58,7 @@
  *
  * Protocols inflate traffic: LL sends a flag with every 4 bytes (2x), LL128 uses
  * 120 of 128 bytes and reaches 0.92 of the ring (tuning.cc), Simple nothing.
- * The combination is taken that NCCL thinks to be the cheapest.  On a machine with
+ * The cheapest combination is taken, as NCCL does.  On a machine with
  * ideal_collectives only ring + Simple exists and the base is 0.
  */
 #ifndef LOCKSTEP_SIM_NETWORK_H
@@ -110,7 +110,7 @@ typedef struct CommOnly {
 } CommOnly;
 #define COMM_ANY ((CommOnly){ ALGORITHM_N, PROTOCOL_N })
 
-/* What NCCL takes of those, as modelled, where something is said; false: none is offered here. */
+/* The cheapest of those, as modelled, where something is said; false: none is offered here. */
 bool collective_cost_only(CommCost *cost, const Machine *m, const GroupClass *group,
                           const Resource *resource, OpKind kind, uint64_t bytes, CommOnly only);
 

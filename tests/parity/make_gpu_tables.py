@@ -710,7 +710,7 @@ CURVES = {"v100-16gb": [(2, .150), (3, .301), (4, .569), (5, .248), (6, .305), (
 CURVES["h200-141gb"] = CURVES["h100-80gb"]
 CURVES["a100-40gb"] = CURVES["a100-80gb"]
 NVLS_US, NVLS_CURVE, INTER_EFFICIENCY = 75, [(4, .543), (8, .612)], .975
-NVLS_LEVEL_US, JUDGED_US, JUDGED_LEVEL_US, JUDGED_PART = 62.7, 25, 20.9, .85 * 15 / 16
+NVLS_TREE_US, NVLS_LEVEL_US, JUDGED_PART = 25, 20.9, .85 * 15 / 16
 # NCCL's treeCorrectionFactor, from 64 bytes on.
 TREE_CORRECTION = (
     (1, 1, 1, 1, .9, .8, .7, .7, .7, .7, .6, .5, .4, .4, .5, .6, .7, .8, .9),
@@ -765,9 +765,15 @@ def predict_us(r, nic):
         return min(best, NVLS_US + switch_us)
     copies = 2 if nodes > 2 else 1
     us = max(switch_us, copies * size / (nic * INTER_EFFICIENCY * here) / 1e3)
-    judged = JUDGED_US + 2 * math.floor(math.log2(nodes)) * JUDGED_LEVEL_US + us / JUDGED_PART
-    levels = math.ceil(math.log2(nodes))
-    return NVLS_US + 2 * levels * NVLS_LEVEL_US + us if judged < best else best
+    levels = 2 * math.ceil(math.log2(nodes))
+    latency = NVLS_TREE_US + levels * NVLS_LEVEL_US
+    each, chunk = 16 * here, 65536 if nodes >= 4 else 131072
+    chunk = 65536 if size < 4 * each * chunk else chunk
+    chunk = 32768 if size < each * chunk else chunk
+    passing = levels * min(each * chunk, size) / size * us
+    ring = 1.4 * (8.4 + 3.4 * (2 * (n - 1) - inter) + 14 * inter) + part * size / rate / 1e3
+    judged = latency + us / JUDGED_PART < ring or size < 64e6
+    return min(best, latency + passing + us) if judged else best
 
 
 def links():
