@@ -26,7 +26,7 @@
 #include "core/json_out.h"
 #include "sim/report.h"
 
-enum { PLAN_COUNTS_MAX = 64, PLAN_GPUS_MAX = 1 << 20, PLAN_TOP = 10, PLAN_WHY_MAX = 16 };
+enum { PLAN_COUNTS_MAX = 64, PLAN_GPUS_MAX = 1 << 20, PLAN_TOP = 10, PLAN_WHY_MAX = 20 };
 
 typedef enum PlanObjective {
     PLAN_TIME,
@@ -139,6 +139,7 @@ typedef struct Plan {
     PlanBlock *block; /* of a transformer: embedding, layers, head */
     /* Of the scenario as it stands; 0: it does not. */
     uint32_t own_micro_batch, own_virtual_stages;
+    Parallel own; /* likewise; without stage_layers */
     /* By Schedule: tried where --set names none, the stack's and the scenario's own; 1f1b and
      * interleaved are in any case. */
     bool offered[SCHEDULE_N];

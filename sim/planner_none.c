@@ -80,17 +80,19 @@ static const PlanCandidate *closest_to_fit(Plan *p, uint32_t base)
 
 static bool none_fits(Plan *p, uint32_t base, uint32_t n, Err *err)
 {
-    char label[TEXT_CAP], need[TEXT_CAP], there[TEXT_CAP], over[TEXT_CAP];
+    char label[TEXT_CAP], need[TEXT_CAP], there[TEXT_CAP], over[TEXT_CAP], lacks[TEXT_CAP];
     const PlanCandidate *c = closest_to_fit(p, base);
+    bool some_lack = *plan_lacks_text(p, lacks, sizeof lacks) != '\0';
     if (!c)
         return err_set(err, "none of %" PRIu32 " candidates can be simulated: %s", n,
                        p->refused ? p->refused : "no reason is known");
     return err_set(err,
                    "none of %" PRIu32 " candidates fits: the closest, %.200s on %" PRIu32
-                   " GPU%s, needs %s a GPU, %s are there, %s too much",
+                   " GPU%s, needs %s a GPU, %s are there, %s too much%s%s",
                    n, plan_label(label, c), plan_gpus(c), plan_gpus(c) == 1 ? "" : "s",
                    text_bytes(need, c->need_bytes), text_bytes(there, c->gpu_bytes),
-                   text_bytes(over, c->need_bytes - c->gpu_bytes));
+                   text_bytes(over, c->need_bytes - c->gpu_bytes), some_lack ? "; " : "",
+                   lacks);
 }
 
 /* ---- what fits is too slow or too dear ---- */

@@ -28,6 +28,11 @@ bool plan_has_schedule(const Plan *p, const PlanCandidate *c);
 /* "parallel.tp 3 and parallel.dp 4": what it says of all that are tried; returns how many. */
 uint32_t plan_list_fixed(const PlanOptions *o, char *text, size_t cap);
 
+/* planner_lacks.c.  Does c take what the stack cannot do and nobody asks for? */
+bool plan_stack_lacks(const Plan *p, const PlanCandidate *c);
+/* "left out, as nanogpt-2023 does not have them: tp, pp"; "" where all is tried. */
+const char *plan_lacks_text(const Plan *p, char *text, size_t cap);
+
 /* planner_space.c.  Candidates like c, but for recomputation, with the micro-batches between half
  * and twice as many that were not tried. */
 void plan_add_between(Plan *p, PlanCandidate c);

@@ -24,6 +24,7 @@
  *                as some (planner_stages.c)
  *     strategy   ddp, zero1, fsdp; zero2 and hsdp (sharding within the node) with pp 1;
  *                one alone where nothing is replicated
+ *     all of it  but what the stack cannot do (planner_lacks.c)
  *
  * What --set fixes (planner_fixed.c) is tried whatever these rules say, if the reader allows it.
  */
@@ -35,6 +36,7 @@
 #include "core/order.h"
 #include "sim/formats.h"
 #include "sim/scenario_parts.h"
+#include "sim/texts.h"
 
 enum { TP_TRIED_MIN = 16, VIRTUAL_TRIED_MAX = 16 };
 enum { CP_TOKENS_MIN = 1024, CP_TOKENS_FEW = 128, GPUS_FEW = 64 };
@@ -97,6 +99,8 @@ static void read_own(Plan *p)
     if (scenario_read(&s, o->scenario, rest, n, &ignored)) {
         p->own_micro_batch = s.training.micro_batch;
         p->own_virtual_stages = s.parallel.virtual_stages;
+        p->own = s.parallel;
+        p->own.stage_layers = NULL;
         p->offered[s.parallel.schedule] = true;
     }
     scenario_free(&s);
@@ -257,7 +261,8 @@ static bool is_odd_group(const Plan *p, const PlanCandidate *c)
 static void add_family(Plan *p, PlanCandidate *c)
 {
     c->recompute = RECOMPUTE_NONE;
-    if (!plan_has_schedule(p, c) || is_odd_group(p, c) || !is_possible(p, c))
+    if (!plan_has_schedule(p, c) || plan_stack_lacks(p, c) || is_odd_group(p, c) ||
+        !is_possible(p, c))
         return;
     for (int r = 0; r < RECOMPUTE_LAYERS; r++) {
         c->recompute = (Recompute)r;
@@ -529,7 +534,7 @@ static void look_at_degrees(Plan *p, PlanCandidate c)
     c.strategy = plan_gpus(&c) == 1 ? STRATEGY_SINGLE : STRATEGY_DDP;
     c.schedule = SCHEDULE_1F1B;
     c.micro_batch = c.virtual_stages = c.shard_size = 1;
-    if (t->global_batch % c.dp != 0 || !plan_has_split(p, &c))
+    if (t->global_batch % c.dp != 0 || !plan_has_split(p, &c) || plan_stack_lacks(p, &c))
         return;
     Err ignored = { 0 };
     Scenario s = plan_scenario(p, &c);
@@ -677,7 +682,8 @@ static bool nothing_fixed_so(Plan *p, const char *fixed, uint32_t fixed_n, Err *
 
 bool plan_has_no_split(const Plan *p, uint32_t base, Err *err)
 {
-    char fixed[400];
+    char fixed[400], lacks[TEXT_CAP];
+    bool some_lack = *plan_lacks_text(p, lacks, sizeof lacks) != '\0';
     const PlanCandidate c = { .base = base,
                               .dp = p->gpus[base],
                               .tp = 1,
@@ -691,7 +697,8 @@ bool plan_has_no_split(const Plan *p, uint32_t base, Err *err)
                               .schedule = SCHEDULE_1F1B };
     Scenario s = plan_scenario(p, &c);
     if (!scenario_check(&s, err) || !scenario_can_be_built(&s, err))
-        return err_wrap(err, "no way to split, and by dp alone");
+        return err_wrap(err, "no way to split%s%s%s, and by dp alone", some_lack ? " (" : "",
+                        lacks, some_lack ? ")" : "");
     if (plan_list_fixed(p->options, fixed, sizeof fixed) > 0)
         return err_set(err, "no candidate has %s", fixed);
     return err_set(err, "the batch cannot be cut into micro-batches");

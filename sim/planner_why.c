@@ -353,6 +353,16 @@ static void explain_schedules(Plan *p)
     say(p, text);
 }
 
+/* "Left out, as nanogpt-2023 does not have them: tp, pp, cp (--set parallel.KEY=VALUE tries it)" */
+static void explain_lacks(Plan *p)
+{
+    char lacks[TEXT_CAP], text[2 * TEXT_CAP];
+    if (!*plan_lacks_text(p, lacks, sizeof lacks))
+        return;
+    snprintf(text, sizeof text, "L%s (--set parallel.KEY=VALUE tries it)", lacks + 1);
+    say(p, text);
+}
+
 void plan_explain(Plan *p)
 {
     explain_fit(p);
@@ -370,4 +380,5 @@ void plan_explain(Plan *p)
     compare(p, asks_less_recompute, "Less recomputation");
     compare(p, asks_larger_batch, "A larger micro-batch");
     explain_schedules(p);
+    explain_lacks(p);
 }

@@ -137,7 +137,7 @@ static void print_layer(const SoftwareLayers *l, uint32_t i, FILE *out)
 static void print_facts(const SoftwareLayers *l, FILE *out)
 {
     static const char *const lists[] = { "kernels.optimizer_passes", "recompute.selective",
-                                         "parallel.zero_bubble" };
+                                         "parallel.zero_bubble", "parallel.lacks" };
     for (uint32_t i = l->n; i-- > 0;)
         print_layer(l, i, out);
     for (size_t i = 0; i < ARRAY_N(lists); i++)

@@ -124,6 +124,21 @@ static const Fact schedule_facts[] = {
     { "dualpipe", offsetof(Software, zero_bubble[SCHEDULE_DUALPIPE]) },
 };
 
+/* Words of parallel.lacks. */
+static const Fact lack_facts[] = {
+    { "tp", offsetof(Software, lacks_dim[DIM_TP]) },
+    { "pp", offsetof(Software, lacks_dim[DIM_PP]) },
+    { "cp", offsetof(Software, lacks_dim[DIM_CP]) },
+    { "ep", offsetof(Software, lacks_dim[DIM_EP]) },
+    { "sequence_parallel", offsetof(Software, lacks_sequence_parallel) },
+    { "interleaved", offsetof(Software, lacks_interleaved) },
+    { "zero1", offsetof(Software, lacks_strategy[STRATEGY_ZERO1]) },
+    { "zero2", offsetof(Software, lacks_strategy[STRATEGY_ZERO2]) },
+    { "fsdp", offsetof(Software, lacks_strategy[STRATEGY_FSDP]) },
+    { "hsdp", offsetof(Software, lacks_strategy[STRATEGY_HSDP]) },
+};
+
+#define LACK_WORDS     "tp, pp, cp, ep, sequence_parallel, interleaved, zero1, zero2, fsdp, hsdp"
 #define SCHEDULE_WORDS "zb-h1, zb-1p, zb-2p, zbv, dualpipe"
 #define PASS_WORDS \
     "zero_grads, check_grads, average_grads, main_grads, unscale, norm, clip, copy_params"
@@ -319,11 +334,12 @@ static bool read_parallel(const SoftwareLayer *l, JsonNode node, Err *err)
     read_count(l, &o, "bucket_parameters", BUCKET_PARAMETERS_MAX, &sw->bucket_parameters);
     read_count(l, &o, "bucket_parameters_per_rank", BUCKET_PARAMETERS_MAX,
                &sw->bucket_parameters_per_rank);
-    JsonNode schedules = json_get(&o, "zero_bubble");
+    JsonNode schedules = json_get(&o, "zero_bubble"), lacks = json_get(&o, "lacks");
     JsonNode overlap = read_object(l, &o, "overlap");
     return json_end(&o) && read_overlap(l, overlap, err) &&
            read_words(sw, schedules, schedule_facts, ARRAY_N(schedule_facts), SCHEDULE_WORDS,
                       err) &&
+           read_words(sw, lacks, lack_facts, ARRAY_N(lack_facts), LACK_WORDS, err) &&
            check_pair(sw->tp_own_first, !sw->tp_ring, node, "tp_own_first", "not tp_ring", err);
 }
 
@@ -420,6 +436,7 @@ static bool read_sources(const SoftwareLayer *l, JsonNode node, Err *err)
                 rest || !has_any(sw, pass_facts, ARRAY_N(pass_facts)));
     read_source(l, &o, "zero_bubble",
                 rest || !has_any(sw, schedule_facts, ARRAY_N(schedule_facts)));
+    read_source(l, &o, "lacks", rest || !has_any(sw, lack_facts, ARRAY_N(lack_facts)));
     read_option_sources(l, &o, kernel_options, ARRAY_N(kernel_options), rest);
     read_option_sources(l, &o, parallel_options, ARRAY_N(parallel_options), rest);
     read_option_sources(l, &o, recompute_options, ARRAY_N(recompute_options), rest);

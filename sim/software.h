@@ -251,6 +251,10 @@ typedef struct Software {
      * parallel.zero_bubble; plan tries these besides 1f1b and interleaved; may be left out:
      * none. */
     bool zero_bubble[SCHEDULE_N];
+    /* What the stack cannot do, list parallel.lacks: plan does not try it unasked; may be left
+     * out: nothing. */
+    bool lacks_dim[DIM_N], lacks_strategy[STRATEGY_N];
+    bool lacks_sequence_parallel, lacks_interleaved;
     uint64_t vocab_multiple; /* vocabulary is padded to a multiple of this times tp */
 
     /* Fitted; where nothing was fitted 1, but compute_scale what is assumed. */

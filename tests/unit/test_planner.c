@@ -9,6 +9,12 @@
 
 static const char small_example[] = "scenarios/examples/gpt2-ddp.json";
 
+/* Also what the stack cannot do: more that a bound has to hold for. */
+#define EVERY_SPLIT \
+    { \
+        "software.parallel.lacks", "[]" \
+    }
+
 static PlanOptions options_of(const char *scenario, uint32_t gpus)
 {
     return (PlanOptions){ .scenario = scenario, .counts_n = 1, .counts = { gpus }, .jobs = 2 };
@@ -30,14 +36,15 @@ static void the_bound_is_below_what_graphs_need(void)
                                              "scenarios/examples/llama3-8b-fsdp.json",
                                              "scenarios/examples/mixtral-ep.json" };
     /* Sums in fewer bytes than gradients: shards are such sums.  f32 parameters of the stack. */
-    static const Setting formats[][3] = { { { "training.grad_dtype", "f32" },
+    static const Setting formats[][4] = { { { "training.grad_dtype", "f32" },
                                             { "training.reduce_dtype", "bf16" } },
-                                          { { "software", "pytorch-ddp" } },
-                                          { { "software", "torchtitan-2025" } },
+                                          { { "software", "pytorch-ddp" }, EVERY_SPLIT },
+                                          { { "software", "torchtitan-2025" }, EVERY_SPLIT },
                                           { { "software", "pytorch-ddp" },
+                                            EVERY_SPLIT,
                                             { "training.param_dtype", "bf16" },
                                             { "training.master_weights", "false" } } };
-    static const uint32_t settings_n[] = { 2, 1, 1, 3, 0 };
+    static const uint32_t settings_n[] = { 2, 2, 2, 4, 0 };
     uint32_t compared = 0;
     enum { N = ARRAY_N(settings_n) };
     for (size_t i = 0; i < N * ARRAY_N(scenarios); i++) {
@@ -772,10 +779,11 @@ static void works_bound_as_graphs_do(void)
         char path[100];
         snprintf(path, sizeof path, "scenarios/examples/%s.json", w->scenario);
         PlanOptions o = options_of(path, w->gpus);
-        Setting settings[5] = { { "training.global_batch", "64" },
-                                { "software", w->software } };
+        Setting settings[6] = { { "training.global_batch", "64" },
+                                { "software", w->software },
+                                EVERY_SPLIT };
         o.settings = settings;
-        o.settings_n = 2;
+        o.settings_n = 3;
         if (w->model)
             settings[o.settings_n++] = (Setting){ "model", w->model };
         if (w->pp)
@@ -1000,6 +1008,7 @@ static void schedules_of_the_stack_are_tried(void)
                                { "parallel.pp", "4" },
                                { "parallel.tp", "2" },
                                { "training.micro_batch", "1" },
+                               EVERY_SPLIT,
                                cases[i].own };
         PlanOptions o = options_of("scenarios/examples/llama3-8b-tp.json", 16);
         Plan p;
@@ -1021,6 +1030,62 @@ static void schedules_of_the_stack_are_tried(void)
         CHECK_U64(cases[i].why ? 1 : 0, said);
         CHECK_U64(cases[i].not_tried ? 1 : 0, missing);
         plan_free(&p);
+    }
+}
+
+/* A stack and what fixes something; what is tried then that the stack cannot do. */
+static void check_lacks(const char *software, Setting fixed, const char *left_out, bool tries)
+{
+    Setting settings[] = { { "software", software }, fixed };
+    PlanOptions o = options_of("scenarios/examples/llama3-8b-tp.json", 16);
+    Plan p = { 0 };
+    Err err = { 0 };
+    char text[TEXT_CAP];
+    uint32_t lacking = 0;
+    o.settings = settings;
+    o.settings_n = fixed.key ? 2 : 1;
+    CHECK(plan_open(&p, &o, &err) && plan_enumerate(&p, &err));
+    for (uint32_t k = 0; k < p.n; k++) {
+        const PlanCandidate *c = &p.candidates[k];
+        const Software *sw = &p.sw;
+        lacking += (c->pp > 1 && sw->lacks_dim[DIM_PP]) ||
+                   (c->cp > 1 && sw->lacks_dim[DIM_CP]) ||
+                   (c->sequence_parallel && sw->lacks_sequence_parallel) ||
+                   (c->schedule == SCHEDULE_INTERLEAVED && sw->lacks_interleaved) ||
+                   sw->lacks_strategy[c->strategy];
+    }
+    CHECK(p.n > 0);
+    CHECK_INT(tries, lacking > 0);
+    CHECK_STR(left_out, plan_lacks_text(&p, text, sizeof text));
+    plan_free(&p);
+}
+
+/* Unasked plan takes nothing that the stack cannot do.  The scenario has tp and sequence_parallel,
+ * which asks for these. */
+static void what_the_stack_lacks_is_left_out_unless_asked_for(void)
+{
+    static const struct {
+        const char *software;
+        Setting fixed;
+        const char *left_out;
+        bool tries;
+    } cases[] = {
+        { "generic", { 0 }, "", false },
+        { "nanogpt-2023", { 0 }, "pp, cp, zero1, zero2, fsdp, hsdp", false },
+        { "nanogpt-2023", { "parallel.pp", "2" }, "cp, zero1, zero2, fsdp, hsdp", true },
+        { "nanogpt-2023", { "parallel.strategy", "fsdp" }, "pp, cp, zero1, zero2, hsdp", true },
+        { "megatron-lm-2021", { 0 }, "cp, zero1, zero2, fsdp, hsdp", true }, /* its sp */
+        { "megatron-lm-2022", { 0 }, "cp, zero2, fsdp, hsdp", false },
+        { "megatron-deepspeed-2022", { 0 }, "interleaved, cp, hsdp", true },
+        { "nanotron-2025", { 0 }, "interleaved, zero2, fsdp, hsdp", false },
+        { "nanotron-2025", { "parallel.schedule", "interleaved" }, "zero2, fsdp, hsdp", true },
+    };
+    for (size_t i = 0; i < ARRAY_N(cases); i++) {
+        char text[TEXT_CAP];
+        snprintf(text, sizeof text, "left out, as %s does not have them: %s", cases[i].software,
+                 cases[i].left_out);
+        check_lacks(cases[i].software, cases[i].fixed, *cases[i].left_out ? text : "",
+                    cases[i].tries);
     }
 }
 
@@ -1114,6 +1179,7 @@ int main(void)
     RUN(why_asks_who_recomputes_more);
     RUN(a_larger_micro_batch_may_need_less);
     RUN(schedules_of_the_stack_are_tried);
+    RUN(what_the_stack_lacks_is_left_out_unless_asked_for);
     RUN(why_says_what_room_to_spare_costs);
     RUN(why_says_that_nothing_leaves_room);
     RUN(the_best_fit_on_all_types_of_gpus);

@@ -77,6 +77,7 @@ static void an_option_that_is_set_has_a_source(void)
         { "\"dropout\"", "\"metric_losses\":2,\"dropout\"", "metric_losses" },
         { "\"dropout\"", "\"optimizer_passes\":[\"norm\"],\"dropout\"", "optimizer_passes" },
         { "\"cp_ring\"", "\"zero_bubble\":[\"zbv\"],\"cp_ring\"", "zero_bubble" },
+        { "\"cp_ring\"", "\"lacks\":[\"tp\"],\"cp_ring\"", "lacks" },
     };
     Arena arena = { 0 };
     const char *text = replaced(&arena, good, "\"rest\":\"a book\"", "\"overlap\":\"z\"");
@@ -109,6 +110,11 @@ static void some_facts_may_be_left_out(void)
     CHECK_U64(0, sw.bucket_parameters_per_rank);
     for (int k = 0; k < SCHEDULE_N; k++)
         CHECK(!sw.zero_bubble[k]);
+    CHECK(!sw.lacks_dim[DIM_PP] && !sw.lacks_strategy[STRATEGY_FSDP] && !sw.lacks_interleaved);
+    CHECK(read_with(&sw, &arena, "\"cp_ring\":false",
+                    "\"cp_ring\":false,\"lacks\":[\"pp\",\"fsdp\"]", &err));
+    CHECK(sw.lacks_dim[DIM_PP] && sw.lacks_strategy[STRATEGY_FSDP] && !sw.lacks_interleaved);
+    CHECK(!sw.lacks_dim[DIM_TP] && !sw.lacks_strategy[STRATEGY_ZERO1]);
     CHECK(read_with(
         &sw, &arena, "\"cp_ring\":false",
         "\"cp_ring\":false,\"zero_bubble\":[\"zb-2p\",\"zbv\"],\"p2p_scatter_gather\":true,"
@@ -193,6 +199,9 @@ static void lists_have_known_words(void)
         { "\"cp_ring\":false", "\"cp_ring\":false,\"zero_bubble\":[\"zbv\",\"1f1b\"]",
           "parallel.zero_bubble[1]: unknown word '1f1b', allowed: zb-h1, zb-1p, zb-2p, zbv, "
           "dualpipe" },
+        { "\"cp_ring\":false", "\"cp_ring\":false,\"lacks\":[\"pp\",\"dp\"]",
+          "parallel.lacks[1]: unknown word 'dp', allowed: tp, pp, cp, ep, sequence_parallel, "
+          "interleaved, zero1, zero2, fsdp, hsdp" },
         { "\"cp_ring\":false", "\"cp_ring\":false,\"zero_bubble\":true",
           "parallel.zero_bubble: a list is expected of: zb-h1, zb-1p, zb-2p, zbv, dualpipe" },
     };

@@ -8,6 +8,7 @@
 #include "sim/cost.h"
 #include "sim/engine.h"
 #include "tests/built.h"
+#include "tests/data_rows.h"
 
 /* DESIGN.md 4.1 */
 static const char *const stacks[] = {
@@ -172,6 +173,38 @@ static void stacks_are_what_they_are_known_for(void)
     CHECK_U64(500000000, sw.bucket_parameters);
     CHECK_U64(0, sw.bucket_parameters_per_rank);
     arena_free(&arena);
+}
+
+static bool row_splits(JsonNode row, const char *key)
+{
+    return json_value(json_member(json_member(row, "parallel"), key)) > 1;
+}
+
+/* A measured run did what its stack can do. */
+static void has_what_it_uses(JsonNode row)
+{
+    const char *name = json_text(json_member(row, "software"));
+    JsonNode parallel = json_member(row, "parallel");
+    const char *strategy = json_text(json_member(parallel, "strategy"));
+    Software sw;
+    Arena arena = { 0 };
+    if (!name || !CHECK(read_stack(&sw, &arena, name)))
+        return;
+    for (int d = 0; d < DIM_N; d++)
+        CHECK(!sw.lacks_dim[d] || !row_splits(row, dim_names[d]));
+    for (int k = 0; k < STRATEGY_N; k++)
+        CHECK(!sw.lacks_strategy[k] || !strategy || strcmp(strategy, strategy_names[k]) != 0);
+    CHECK(!sw.lacks_interleaved || !row_splits(row, "virtual_stages"));
+    CHECK(!sw.lacks_sequence_parallel ||
+          !json_truth(json_member(parallel, "sequence_parallel")));
+    arena_free(&arena);
+}
+
+static void stacks_have_what_measured_runs_used(void)
+{
+    CHECK(data_rows("scenarios/validation/published.jsonl", has_what_it_uses) > 200);
+    CHECK(data_rows("scenarios/validation/vtrain-single-node.jsonl", has_what_it_uses) > 400);
+    CHECK(data_rows("scenarios/validation/torch-one-gpu.jsonl", has_what_it_uses) > 20);
 }
 
 /* ---- the attention kernel ---- */
@@ -466,6 +499,7 @@ int main(void)
     RUN(every_fact_has_a_source_of_its_own);
     RUN(scalars_are_sane_and_say_what_they_were_fitted_on);
     RUN(stacks_are_what_they_are_known_for);
+    RUN(stacks_have_what_measured_runs_used);
     RUN(older_attention_kernels_take_longer);
     RUN(a_blocked_host_cannot_launch_ahead);
     RUN(a_padded_vocabulary_makes_gpt2_faster);

@@ -1,0 +1,90 @@
+/*
+ * planner_lacks.c - what the stack cannot do (parallel.lacks of its file) is no candidate, unless
+ * the scenario does so or --set asks for it.
+ */
+#include "sim/planner_parts.h"
+
+#include <string.h>
+
+#include "sim/scenario_parts.h"
+
+typedef struct Lacked {
+    uint32_t n;
+    size_t at, cap;
+    char *text;
+} Lacked;
+
+static bool lacks_dim(const Plan *p, Dim d)
+{
+    char key[32];
+    snprintf(key, sizeof key, "parallel.%s", dim_names[d]);
+    return p->sw.lacks_dim[d] && parallel_degree(&p->own, d) <= 1 &&
+           plan_fixed_number(p, key, 0) <= 1;
+}
+
+static bool lacks_strategy(const Plan *p, Strategy s)
+{
+    static const char key[] = "parallel.strategy";
+    bool asked = plan_fixed(p, key) && plan_has(p, key, strategy_names[s]);
+    return p->sw.lacks_strategy[s] && p->own.strategy != s && !asked;
+}
+
+static bool lacks_sequence_parallel(const Plan *p)
+{
+    static const char key[] = "parallel.sequence_parallel";
+    bool asked = plan_fixed(p, key) && plan_has(p, key, "true");
+    return p->sw.lacks_sequence_parallel && !p->own.sequence_parallel && !asked;
+}
+
+static bool lacks_interleaved(const Plan *p)
+{
+    static const char key[] = "parallel.schedule";
+    bool asked = plan_fixed(p, key) && plan_has(p, key, schedule_names[SCHEDULE_INTERLEAVED]);
+    return p->sw.lacks_interleaved && p->own.schedule != SCHEDULE_INTERLEAVED && !asked &&
+           plan_fixed_number(p, "parallel.virtual_stages", 0) <= 1;
+}
+
+bool plan_stack_lacks(const Plan *p, const PlanCandidate *c)
+{
+    return (c->tp > 1 && lacks_dim(p, DIM_TP)) || (c->pp > 1 && lacks_dim(p, DIM_PP)) ||
+           (c->cp > 1 && lacks_dim(p, DIM_CP)) || (c->ep > 1 && lacks_dim(p, DIM_EP)) ||
+           (c->sequence_parallel && lacks_sequence_parallel(p)) ||
+           (c->schedule == SCHEDULE_INTERLEAVED && lacks_interleaved(p)) ||
+           lacks_strategy(p, c->strategy);
+}
+
+static void list(Lacked *l, bool lacks, const char *word)
+{
+    if (lacks && l->at < l->cap)
+        l->at += (size_t)snprintf(l->text + l->at, l->cap - l->at, "%s%s",
+                                  l->n++ > 0 ? ", " : "", word);
+}
+
+/* Of what the model could make use of. */
+static uint32_t list_lacks(const Plan *p, char *text, size_t cap)
+{
+    static const Strategy strategies[] = { STRATEGY_ZERO1, STRATEGY_ZERO2, STRATEGY_FSDP,
+                                           STRATEGY_HSDP };
+    Lacked l = { .text = text, .cap = cap };
+    const Model *m = &p->bases[0].model;
+    bool tp = lacks_dim(p, DIM_TP), pp = lacks_dim(p, DIM_PP), cuts = m->kind != MODEL_CONVNET;
+    text[0] = '\0';
+    list(&l, tp && cuts, "tp");
+    list(&l, lacks_sequence_parallel(p) && !tp && cuts, "sequence_parallel");
+    list(&l, pp && cuts, "pp");
+    list(&l, lacks_interleaved(p) && !pp && cuts, "interleaved");
+    list(&l, lacks_dim(p, DIM_CP) && m->kind == MODEL_TRANSFORMER, "cp");
+    list(&l, lacks_dim(p, DIM_EP) && scenario_experts(m) > 0, "ep");
+    for (size_t i = 0; i < ARRAY_N(strategies); i++)
+        list(&l, lacks_strategy(p, strategies[i]), strategy_names[strategies[i]]);
+    return l.n;
+}
+
+const char *plan_lacks_text(const Plan *p, char *text, size_t cap)
+{
+    char words[100];
+    text[0] = '\0';
+    if (list_lacks(p, words, sizeof words) > 0)
+        snprintf(text, cap, "left out, as %.60s does not have them: %s", p->sw.name, words);
+    return text;
+}
