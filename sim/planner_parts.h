@@ -88,6 +88,9 @@ static inline PlanCandidate *plan_first_of_family(const Plan *p, PlanCandidate *
     return c;
 }
 
+/* False, and why a replica on each GPU of a base is no candidate, though nobody fixed another
+ * split. */
+bool plan_may_replicate(const Plan *p, uint32_t base, Err *err);
 /* Why plain data parallelism is no candidate on the GPUs of a base; other splits fail alike. */
 bool plan_has_no_split(const Plan *p, uint32_t base, Err *err);
 

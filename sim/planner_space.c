@@ -680,23 +680,39 @@ static bool nothing_fixed_so(Plan *p, const char *fixed, uint32_t fixed_n, Err *
                    list[0] ? "; tried without it are" : "", list);
 }
 
+static PlanCandidate replicas_alone(const Plan *p, uint32_t base)
+{
+    return (PlanCandidate){ .base = base,
+                            .dp = p->gpus[base],
+                            .tp = 1,
+                            .pp = 1,
+                            .cp = 1,
+                            .ep = 1,
+                            .shard_size = 1,
+                            .micro_batch = 1,
+                            .virtual_stages = 1,
+                            .strategy = p->gpus[base] == 1 ? STRATEGY_SINGLE : STRATEGY_DDP,
+                            .schedule = SCHEDULE_1F1B };
+}
+
+static bool check_replicas(const Plan *p, uint32_t base, Err *err)
+{
+    const PlanCandidate c = replicas_alone(p, base);
+    Scenario s = plan_scenario(p, &c);
+    return scenario_check(&s, err) && scenario_can_be_built(&s, err);
+}
+
+bool plan_may_replicate(const Plan *p, uint32_t base, Err *err)
+{
+    const PlanCandidate c = replicas_alone(p, base);
+    return !plan_has_split(p, &c) || check_replicas(p, base, err);
+}
+
 bool plan_has_no_split(const Plan *p, uint32_t base, Err *err)
 {
     char fixed[400], lacks[TEXT_CAP];
     bool some_lack = *plan_lacks_text(p, lacks, sizeof lacks) != '\0';
-    const PlanCandidate c = { .base = base,
-                              .dp = p->gpus[base],
-                              .tp = 1,
-                              .pp = 1,
-                              .cp = 1,
-                              .ep = 1,
-                              .shard_size = 1,
-                              .micro_batch = 1,
-                              .virtual_stages = 1,
-                              .strategy = p->gpus[base] == 1 ? STRATEGY_SINGLE : STRATEGY_DDP,
-                              .schedule = SCHEDULE_1F1B };
-    Scenario s = plan_scenario(p, &c);
-    if (!scenario_check(&s, err) || !scenario_can_be_built(&s, err))
+    if (!check_replicas(p, base, err))
         return err_wrap(err, "no way to split%s%s%s, and by dp alone", some_lack ? " (" : "",
                         lacks, some_lack ? ")" : "");
     if (plan_list_fixed(p->options, fixed, sizeof fixed) > 0)

@@ -1,6 +1,7 @@
 /*
  * planner_why.c - the decision diagram people draw, with the numbers of the candidates on it.
  *
+ *     do the GPUs divide the batch? --no--> split more than it
  *     does a replica fit on one GPU? --no--> does sharding alone do? --no--> split it
  *     does it fit with room to spare? --no--> what would that cost
  *     how fast are the links?  tp in the node and beyond
@@ -222,6 +223,19 @@ static void compare(Plan *p, PlanQuestion *asks, const char *what)
         say_too_large(p, what, f.small, "not possible");
 }
 
+/* GPUs that do not divide the batch leave no choice but to split more than it. */
+static void explain_batch(Plan *p)
+{
+    char text[sizeof((Err *)0)->text + 60];
+    Err err = { 0 };
+    uint32_t base = p->candidates[p->order[0]].base;
+    if (plan_may_replicate(p, base, &err))
+        return;
+    snprintf(text, sizeof text, "Replicas alone cannot use %" PRIu32 " GPUs: %s", p->gpus[base],
+             err.text);
+    say(p, text);
+}
+
 static void explain_fit(Plan *p)
 {
     char text[2 * TEXT_CAP], need[TEXT_CAP], there[TEXT_CAP], so[TEXT_CAP];
@@ -365,6 +379,7 @@ static void explain_lacks(Plan *p)
 
 void plan_explain(Plan *p)
 {
+    explain_batch(p);
     explain_fit(p);
     explain_room(p);
     explain_tensor(p);
