@@ -432,7 +432,7 @@ static bool finish_inter(Machine *m, const ClusterSpec *s, JsonNode node, Err *e
     inter->p2p_efficiency = s->inter_costs.p2p_efficiency;
     inter->channel_bytes_per_ns = s->inter_costs.channel_bytes_per_ns;
     inter->message_ns = s->inter_costs.message_ns;
-    inter_settle(inter, m->types[0].gpu, m->ideal_collectives, node);
+    inter_settle(m, node);
     return true;
 }
 

@@ -32,6 +32,7 @@
  */
 #include <math.h>
 #include <stdio.h>
+#include <string.h>
 
 #include "core/machine_parts.h"
 
@@ -270,14 +271,20 @@ void intra_settle(IntraNode *in, uint32_t gpus_n, const Gpu *gpu, bool ideal, Js
 }
 
 /* What sends reach of what rings do: measured with the ports that Hopper and Blackwell have. */
-static double p2p_part(const InterNode *inter, const Gpu *gpu, bool ideal)
+static double p2p_part(const Machine *m)
 {
-    bool known = gpu->generation == GPU_HOPPER || gpu->generation == GPU_BLACKWELL;
-    return known && !ideal && inter->kind != INTER_ETHERNET ? p2p_of_ring : 1;
+    bool known = false; /* of some: a send is as slow as either end */
+    for (uint32_t i = 0; i < m->types_n; i++) {
+        GpuGeneration of = m->types[i].gpu->generation;
+        known = known || of == GPU_HOPPER || of == GPU_BLACKWELL;
+    }
+    return known && !m->ideal_collectives && m->inter.kind != INTER_ETHERNET ? p2p_of_ring : 1;
 }
 
-void inter_settle(InterNode *inter, const Gpu *gpu, bool ideal, JsonNode node)
+void inter_settle(Machine *m, JsonNode node)
 {
+    InterNode *inter = &m->inter;
+    bool ideal = m->ideal_collectives;
     settle_protocols(inter->hop_ns, ideal ? NULL : hop_net_ring, node,
                      "collectives.inter_hop_us");
     settle_protocols(inter->tree_hop_ns, ideal ? inter->hop_ns : hop_net_tree, node,
@@ -287,7 +294,7 @@ void inter_settle(InterNode *inter, const Gpu *gpu, bool ideal, JsonNode node)
               "collectives.nvls_tree_hop_us");
     settle_number(&inter->efficiency, ideal ? 1 : inter_efficiency(inter), node,
                   "collectives.inter_efficiency");
-    settle_number(&inter->p2p_efficiency, inter->efficiency * p2p_part(inter, gpu, ideal), node,
+    settle_number(&inter->p2p_efficiency, inter->efficiency * p2p_part(m), node,
                   "collectives.p2p_efficiency");
     settle_number(&inter->channel_bytes_per_ns, ideal ? 0 : channel_net, node,
                   "collectives.inter_channel_GBps");
@@ -298,11 +305,22 @@ void inter_settle(InterNode *inter, const Gpu *gpu, bool ideal, JsonNode node)
     }
 }
 
+/* By protocol, of the kind of nodes where rings take longest to set up. */
+static void usual_base(int64_t ns[PROTOCOL_N], const Machine *m)
+{
+    memcpy(ns, base_ring, sizeof base_ring);
+    for (uint32_t i = 0; i < m->types_n; i++) {
+        const NvSwitch *known = switch_of(&m->types[i].intra, m->types[i].gpu);
+        for (int p = 0; known && p < PROTOCOL_N; p++)
+            ns[p] = max_i64(ns[p], known->base_ns[p]);
+    }
+}
+
 void base_settle(Machine *m, JsonNode node)
 {
     bool ideal = m->ideal_collectives;
-    const NvSwitch *known = switch_of(&m->types[0].intra, m->types[0].gpu);
-    const int64_t *ring = known ? known->base_ns : base_ring;
+    int64_t ring[PROTOCOL_N];
+    usual_base(ring, m);
     for (int p = 0; p < PROTOCOL_N; p++) { /* as the file says, else NCCL's own everywhere */
         int64_t given = m->collective_base_ns[p];
         m->p2p_base_ns[p] = given >= 0 ? given : ideal ? 0 : base_ring[p];

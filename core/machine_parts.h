@@ -59,7 +59,7 @@ IntraNode intra_blank(void);
 InterNode inter_blank(void);
 /* Defaults by kind of link, GPUs of a node and their generation; node is the cluster. */
 void intra_settle(IntraNode *in, uint32_t gpus_n, const Gpu *gpu, bool ideal, JsonNode node);
-void inter_settle(InterNode *inter, const Gpu *gpu, bool ideal, JsonNode node);
+void inter_settle(Machine *m, JsonNode node);
 void base_settle(Machine *m, JsonNode node);
 
 /* "measured" of "collectives": replaces what the layers below said. */

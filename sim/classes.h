@@ -70,14 +70,16 @@ typedef struct RankClass {
 typedef struct GroupClass {
     uint32_t base; /* lowest member of the representative */
     uint32_t size, nodes_n;
+    uint32_t on_node; /* the fewest members that one of the nodes has */
     double sent_once; /* of its GroupSpec */
     uint32_t members_n;
     uint32_t *member; /* rank classes, distinct, ascending */
     uint32_t uses_n;
     Use *uses; /* of a ring through all members, per byte that a rank passes on */
     uint32_t pair_uses_n;
-    Use *pair_uses;       /* when each sends to every other, per byte that it sends to all */
-    const NodeType *type; /* of the lowest member's node */
+    Use *pair_uses; /* when each sends to every other, per byte that it sends to all */
+    const NodeType
+        *type; /* of its nodes; of several kinds the slowest of each (classes_links.c) */
 } GroupClass;
 
 typedef struct Classes {

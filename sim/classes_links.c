@@ -137,9 +137,9 @@ static double sharers(const Shape *s, ResourceKind kind)
 
 /* By how many ranks a ring's efficiency goes.  Switches were measured with whole groups; without
  * one it matters how many of a node's GPUs are in it. */
-static uint32_t ring_size(const GroupClass *gc, const Shape *s)
+static uint32_t ring_size(const GroupClass *gc, const Shape *s, const NodeType *t)
 {
-    IntraKind kind = gc->type->intra.kind;
+    IntraKind kind = t->intra.kind;
     return kind == INTRA_NVLINK_MESH || kind == INTRA_RING ? s->on_node : gc->size;
 }
 
@@ -147,7 +147,8 @@ static Use ring_use(const Fold *f, const GroupClass *gc, const Shape *s, const R
                     ResourceKind kind)
 {
     double crossing = r->resource[kind] == NONE_U32 ? 0 : ring_part(s, kind);
-    double part = crossing / efficiency(f->m, gc->type, kind, ring_size(gc, s));
+    const NodeType *t = r->place.type;
+    double part = crossing / efficiency(f->m, t, kind, ring_size(gc, s, t));
     return (Use){ r->resource[kind], part * r->share[kind], part * sharers(s, kind),
                   crossing * r->share[kind] };
 }
@@ -160,9 +161,9 @@ static Use ring_use(const Fold *f, const GroupClass *gc, const Shape *s, const R
 static const double deepep_port_part = (153 + 158) / 2.0 * 7 / 8 / (0.793 * 200);
 
 static double pair_efficiency(const Fold *f, const GroupClass *gc, const Shape *s,
-                              ResourceKind kind)
+                              const NodeType *t, ResourceKind kind)
 {
-    double all = p2p_efficiency(f->m, gc->type, kind, s->on_node);
+    double all = p2p_efficiency(f->m, t, kind, s->on_node);
     bool once = gc->sent_once > 0 && kind <= RES_PORT_IN && !f->m->ideal_collectives;
     return once ? all * deepep_port_part : all;
 }
@@ -171,7 +172,7 @@ static Use pair_use(const Fold *f, const GroupClass *gc, const Shape *s, const R
                     ResourceKind kind)
 {
     double crossing = pair_part(s, kind, gc->sent_once);
-    double part = crossing / pair_efficiency(f, gc, s, kind);
+    double part = crossing / pair_efficiency(f, gc, s, r->place.type, kind);
     return (Use){ r->resource[kind], part * r->share[kind], part * sharers(s, kind),
                   crossing * r->share[kind] };
 }
@@ -205,6 +206,56 @@ static void add_slow_links(Fold *f, GroupClass *gc, const GroupSpec *spec, doubl
     }
 }
 
+/* Of two kinds of nodes the longer steps, and what the switches of both can do. */
+static void slow_down(IntraNode *in, const IntraNode *by)
+{
+    for (int p = 0; p < PROTOCOL_N; p++) {
+        in->hop_ns[p] = max_i64(in->hop_ns[p], by->hop_ns[p]);
+        in->tree_hop_ns[p] = max_i64(in->tree_hop_ns[p], by->tree_hop_ns[p]);
+    }
+    in->nvls = in->nvls && by->nvls;
+    in->nvls_ns = max_i64(in->nvls_ns, by->nvls_ns);
+    if (by->nvls_efficiency * by->bytes_per_ns < in->nvls_efficiency * in->bytes_per_ns) {
+        in->nvls_efficiency = by->nvls_efficiency;
+        in->bytes_per_ns = by->bytes_per_ns;
+    }
+}
+
+/* What a group goes by whose nodes are of several kinds: the slowest links and the oldest GPU, as
+ * NCCL does (its tuning.cc, minCompCap).  A rank alone on its node has no step there. */
+static const NodeType *slowest_type(Fold *f, const uint32_t *member, uint32_t n,
+                                    const Shape *shape)
+{
+    uint32_t first = 0;
+    while (first + 1 < n && shape[member[first]].on_node == 1)
+        first++;
+    const NodeType *type = f->place[member[first]].type, *last = type;
+    NodeType *slowest = NULL;
+    for (uint32_t i = 0; i < n; i++) {
+        const NodeType *t = f->place[member[i]].type;
+        if (t == last)
+            continue;
+        last = t;
+        if (!slowest) {
+            slowest = PUSH(&f->c->arena, NodeType);
+            *slowest = *type;
+        }
+        if (shape[member[i]].on_node > 1)
+            slow_down(&slowest->intra, &t->intra);
+        if (t->gpu->generation < slowest->gpu->generation)
+            slowest->gpu = t->gpu;
+    }
+    return slowest ? slowest : type;
+}
+
+static uint32_t fewest_on_node(const uint32_t *member, uint32_t n, const Shape *shape)
+{
+    uint32_t least = shape[member[0]].on_node;
+    for (uint32_t i = 1; i < n; i++)
+        least = (uint32_t)min_u64(least, shape[member[i]].on_node);
+    return least;
+}
+
 static void make_group(Fold *f, uint32_t spec, const uint32_t *member, uint32_t n)
 {
     Classes *c = f->c;
@@ -213,8 +264,9 @@ static void make_group(Fold *f, uint32_t spec, const uint32_t *member, uint32_t 
     *gc = (GroupClass){ .base = f->rank[member[0]],
                         .size = shape[member[0]].size,
                         .nodes_n = shape[member[0]].nodes_n,
+                        .on_node = fewest_on_node(member, n, shape),
                         .sent_once = f->g->groups[spec].sent_once,
-                        .type = f->place[member[0]].type };
+                        .type = slowest_type(f, member, n, shape) };
     gc->member = PUSH_ARRAY(&c->arena, uint32_t, n);
     for (uint32_t i = 0; i < n; i++) {
         uint32_t own = c->class_of[member[i]];

@@ -80,8 +80,14 @@ bool fp8_transposes(const Lowering *l)
 {
     if (!l->b->sw->fp8_transposes || l->b->s->training.precision != DTYPE_FP8)
         return false;
-    GpuGeneration g = l->b->s->machine.types[0].gpu->generation;
-    return g == GPU_HOPPER || g == GPU_ADA;
+    const Machine *m = &l->b->s->machine;
+    bool some =
+        false; /* one program for all nodes: of several kinds the one that takes longer */
+    for (uint32_t i = 0; i < m->types_n; i++) {
+        GpuGeneration g = m->types[i].gpu->generation;
+        some = some || g == GPU_HOPPER || g == GPU_ADA;
+    }
+    return some;
 }
 
 /* Does a collective of the segment gather x (write it), or x with what others have (read it)? */

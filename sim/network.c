@@ -275,7 +275,7 @@ static void offer_nvls_tree(Choice *c, const Machine *m, const GroupClass *g,
 static bool has_nvls(const Machine *m, const GroupClass *g, OpKind kind)
 {
     return kind == OP_ALL_REDUCE && !m->ideal_collectives && g->type->intra.nvls &&
-           g->size > 2 * g->nodes_n;
+           g->on_node > 2;
 }
 
 static void offer_all(Choice *c, const Machine *m, const GroupClass *g,

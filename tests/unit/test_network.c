@@ -327,6 +327,57 @@ static void an_all_to_all_across_nodes_takes_what_its_ports_carry(void)
         }
 }
 
+/* Two nodes of up to 8 GPUs, each of one of these kinds. */
+static const char *const node_kinds[] = {
+    "\"gpu\":\"h100-80gb\",\"intra_node\":{\"kind\":\"nvswitch\",\"GBps\":450}",
+    "\"gpu\":\"b200-180gb\",\"intra_node\":{\"kind\":\"nvswitch\",\"GBps\":900}",
+    "\"gpu\":\"a100-80gb\",\"intra_node\":{\"kind\":\"nvswitch\",\"GBps\":300}",
+    "\"gpu\":\"v100-32gb\",\"intra_node\":{\"kind\":\"nvlink_mesh\",\"GBps\":150}",
+    "\"gpu\":\"l40s\",\"intra_node\":{\"kind\":\"pcie\",\"GBps\":32}",
+    "\"gpu\":\"mi300x\",\"intra_node\":{\"kind\":\"ring\",\"GBps\":400}",
+};
+
+static void two_kinds(Real *x, uint32_t first, uint32_t second, uint32_t per_node)
+{
+    char json[700];
+    snprintf(json, sizeof json,
+             "{\"gpus_per_node\":8,\"inter_node\":{\"kind\":\"fat_tree\",\"nics_per_node\":8,"
+             "\"GBps_per_nic\":50},\"node_types\":[{\"count\":1,%s},{\"count\":1,%s}]}",
+             node_kinds[first], node_kinds[second]);
+    real_init(x, json, 2, per_node);
+}
+
+/* Whichever comes first; and a switch reduces for both or for none of them. */
+static void unlike_nodes_take_as_long_as_the_slower(void)
+{
+    static const OpKind kinds[] = { OP_ALL_REDUCE, OP_ALL_GATHER, OP_REDUCE_SCATTER,
+                                    OP_ALL_TO_ALL, OP_BROADCAST,  OP_SEND };
+    for (uint32_t pair = 0; pair < ARRAY_N(node_kinds) * ARRAY_N(node_kinds); pair++)
+        for (uint32_t per_node = 1; per_node <= 8; per_node *= 2) {
+            uint32_t a = pair / ARRAY_N(node_kinds), b = pair % ARRAY_N(node_kinds);
+            Real ab, ba, aa;
+            two_kinds(&ab, a, b, per_node);
+            two_kinds(&ba, b, a, per_node);
+            two_kinds(&aa, a, a, per_node);
+            for (size_t k = 0; k < ARRAY_N(kinds); k++)
+                for (uint64_t bytes = 64; bytes <= (uint64_t)1 << 32; bytes *= 16) {
+                    double us = real_us(&ab, kinds[k], bytes);
+                    bool ok = CHECK_NEAR(us, real_us(&ba, kinds[k], bytes), 1e-9);
+                    if (kinds[k] != OP_ALL_REDUCE) /* of which NCCL may take a slower one */
+                        ok = CHECK(us >= real_us(&aa, kinds[k], bytes)) && ok;
+                    if (!ok)
+                        fprintf(stderr, "    kinds %u and %u, %u each, op %zu, %" PRIu64 " B\n",
+                                (unsigned)a, (unsigned)b, (unsigned)per_node, k, bytes);
+                }
+            bool both = a < 2 && b < 2 && per_node > 2;
+            CommCost large = real_cost(&ab, OP_ALL_REDUCE, 1 << 28);
+            CHECK_INT(both, large.algorithm == ALGORITHM_NVLS_TREE);
+            real_free(&ab);
+            real_free(&ba);
+            real_free(&aa);
+        }
+}
+
 /* An NVLink domain is a node, whatever hosts its GPUs have: all that stays inside goes over NVLink,
  * from 4 GPUs (a tray) to all of a domain; beyond, each GPU has its port of 50 bytes/ns, and rings
  * as many ports as GPUs. */
@@ -776,6 +827,7 @@ int main(void)
     RUN(eight_h100_take_as_long_as_measured);
     RUN(rings_may_share_fewer_nics_than_a_node_has);
     RUN(an_all_to_all_across_nodes_takes_what_its_ports_carry);
+    RUN(unlike_nodes_take_as_long_as_the_slower);
     RUN(an_nvlink_domain_of_many_trays_is_a_node);
     RUN(sends_and_all_to_alls_of_h100_take_as_long_as_measured);
     RUN(all_reduces_of_ten_nodes_of_h100_take_as_long_as_measured);
