@@ -177,16 +177,27 @@ static Use pair_use(const Fold *f, const GroupClass *gc, const Shape *s, const R
                   crossing * r->share[kind] };
 }
 
-/* Between nodes a ring goes over all their NICs, or those that rings share: a pair carries its
- * NIC's part. */
-static double pair_of_nodes(const Fold *f, const GroupClass *gc, const Shape *s)
+/* NICs by which a ring leaves a rank's node: all of them, or those that rings share. */
+static uint32_t nics_of_ring(const Fold *f, const Shape *shape, uint32_t rank)
 {
-    bool shared = s->on_node > 1 && fold_rings_share(f, gc->type) && f->ring_nics < s->nics_n;
-    return 1.0 / (shared ? f->ring_nics : s->nics_n);
+    const Shape *s = &shape[rank];
+    bool shared = s->on_node > 1 && fold_rings_share(f, f->place[rank].type);
+    return shared && f->ring_nics < s->nics_n ? f->ring_nics : s->nics_n;
 }
 
-static void add_slow_links(Fold *f, GroupClass *gc, const GroupSpec *spec, double between)
+/* Of a ring a pair carries all in a node, between two its NIC's part.  With slow links all ranks
+ * are kept. */
+static double ring_of_pair(const Fold *f, const Shape *shape, const SlowLink *l)
 {
+    if (f->place[l->rank_a].node == f->place[l->rank_b].node)
+        return 1;
+    uint32_t a = nics_of_ring(f, shape, l->rank_a), b = nics_of_ring(f, shape, l->rank_b);
+    return 1.0 / (a > b ? a : b);
+}
+
+static void add_slow_links(Fold *f, GroupClass *gc, const GroupSpec *spec, const Shape *shape)
+{
+    ASSERT(f->m->slow_links_n == 0 || f->n == f->g->world_n);
     for (uint32_t k = 0; k < f->m->slow_links_n; k++) {
         const SlowLink *l = &f->m->slow_links[k];
         if (l->rank_a >= f->g->world_n || l->rank_b >= f->g->world_n)
@@ -200,8 +211,7 @@ static void add_slow_links(Fold *f, GroupClass *gc, const GroupSpec *spec, doubl
         add_use(gc->pair_uses, &gc->pair_uses_n, (Use){ link, part, part, part });
         if ((a + 1) % gc->size != b && (b + 1) % gc->size != a)
             continue;
-        bool near = machine_place(f->m, l->rank_a).node == machine_place(f->m, l->rank_b).node;
-        double ring = near ? 1 : between;
+        double ring = ring_of_pair(f, shape, l);
         add_use(gc->uses, &gc->uses_n, (Use){ link, ring, ring, ring });
     }
 }
@@ -294,7 +304,7 @@ static void make_group(Fold *f, uint32_t spec, const uint32_t *member, uint32_t 
                 add_use(gc->pair_uses, &gc->pair_uses_n, pairs);
         }
     }
-    add_slow_links(f, gc, &f->g->groups[spec], pair_of_nodes(f, gc, &shape[member[0]]));
+    add_slow_links(f, gc, &f->g->groups[spec], shape);
     c->groups_n++;
 }
 

@@ -629,28 +629,35 @@ static void a_send_of_v100_has_the_link_of_its_pair(void)
     real_free(&x);
 }
 
+/* Two nodes of 8, before them one of a GPU alone or none; the slow link joins those two. */
+static double all_reduce_us_over(bool alone, double slow_GBps)
+{
+    char json[600];
+    snprintf(json, sizeof json,
+             "{\"name\":\"slow\",\"node_types\":[%s{\"count\":2,\"gpus_per_node\":8}],"
+             "\"gpu\":\"ideal\",\"intra_node\":{\"kind\":\"nvswitch\",\"GBps\":100},"
+             "\"inter_node\":{\"kind\":\"fat_tree\",\"nics_per_node\":8,\"GBps_per_nic\":50},"
+             "\"collectives\":{\"ideal\":true},"
+             "\"stragglers\":[{\"link\":[%d,%d],\"GBps\":%g}]}",
+             alone ? "{\"count\":1,\"gpus_per_node\":1}," : "", 7 + alone, 8 + alone,
+             slow_GBps);
+    Real x;
+    real_init(&x, json, alone ? 17 : 2, alone ? 1 : 8);
+    double us = real_us(&x, OP_ALL_REDUCE, (uint64_t)1 << 30);
+    real_free(&x);
+    return us;
+}
+
 /* Each of eight NICs carries an eighth of what a ring brings from node to node: a pair's slow link
- * counts when it is slower than its own part. */
+ * counts when it is slower than its own part, whatever other nodes there are. */
 static void a_slow_pair_of_two_nodes_holds_up_its_part_of_the_ring(void)
 {
     static const double slow_ratio[][2] = { { 100, 1 }, { 25, 1 }, { 12.5, 1 }, { 6.25, 2 } };
-    double usual_us = 0;
-    for (size_t i = 0; i < ARRAY_N(slow_ratio); i++) {
-        char json[500];
-        snprintf(
-            json, sizeof json,
-            "{\"name\":\"slow\",\"nodes\":2,\"gpus_per_node\":8,\"gpu\":\"ideal\","
-            "\"intra_node\":{\"kind\":\"nvswitch\",\"GBps\":100},"
-            "\"inter_node\":{\"kind\":\"fat_tree\",\"nics_per_node\":8,\"GBps_per_nic\":50},"
-            "\"collectives\":{\"ideal\":true},"
-            "\"stragglers\":[{\"link\":[7,8],\"GBps\":%g}]}",
-            slow_ratio[i][0]);
-        Real x;
-        real_init(&x, json, 2, 8);
-        double us = real_us(&x, OP_ALL_REDUCE, (uint64_t)1 << 30);
-        usual_us = i == 0 ? us : usual_us;
-        CHECK_NEAR(slow_ratio[i][1] * usual_us, us, 1e-6);
-        real_free(&x);
+    for (int alone = 0; alone <= 1; alone++) {
+        double usual_us = all_reduce_us_over(alone, 100);
+        for (size_t i = 0; i < ARRAY_N(slow_ratio); i++)
+            CHECK_NEAR(slow_ratio[i][1] * usual_us, all_reduce_us_over(alone, slow_ratio[i][0]),
+                       1e-6);
     }
 }
 
