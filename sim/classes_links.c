@@ -216,8 +216,13 @@ static void add_slow_links(Fold *f, GroupClass *gc, const GroupSpec *spec, const
     }
 }
 
-/* Of two kinds of nodes the longer steps, and what the switches of both can do. */
-static void slow_down(IntraNode *in, const IntraNode *by)
+static double nvls_rate(const IntraNode *in, uint32_t ranks)
+{
+    return rank_curve_at(&in->nvls_efficiency, ranks) * in->bytes_per_ns;
+}
+
+/* Of two kinds of nodes the longer steps, and what both switches can do for so many ranks. */
+static void slow_down(IntraNode *in, const IntraNode *by, uint32_t ranks)
 {
     for (int p = 0; p < PROTOCOL_N; p++) {
         in->hop_ns[p] = max_i64(in->hop_ns[p], by->hop_ns[p]);
@@ -225,7 +230,7 @@ static void slow_down(IntraNode *in, const IntraNode *by)
     }
     in->nvls = in->nvls && by->nvls;
     in->nvls_ns = max_i64(in->nvls_ns, by->nvls_ns);
-    if (by->nvls_efficiency * by->bytes_per_ns < in->nvls_efficiency * in->bytes_per_ns) {
+    if (in->nvls && nvls_rate(by, ranks) < nvls_rate(in, ranks)) {
         in->nvls_efficiency = by->nvls_efficiency;
         in->bytes_per_ns = by->bytes_per_ns;
     }
@@ -250,8 +255,9 @@ static const NodeType *slowest_type(Fold *f, const uint32_t *member, uint32_t n,
             slowest = PUSH(&f->c->arena, NodeType);
             *slowest = *type;
         }
-        if (shape[member[i]].on_node > 1)
-            slow_down(&slowest->intra, &t->intra);
+        const Shape *s = &shape[member[i]];
+        if (s->on_node > 1)
+            slow_down(&slowest->intra, &t->intra, s->size / s->nodes_n);
         if (t->gpu->generation < slowest->gpu->generation)
             slowest->gpu = t->gpu;
     }
