@@ -78,8 +78,8 @@ typedef struct GroupClass {
     Use *uses; /* of a ring through all members, per byte that a rank passes on */
     uint32_t pair_uses_n;
     Use *pair_uses; /* when each sends to every other, per byte that it sends to all */
-    const NodeType
-        *type; /* of its nodes; of several kinds the slowest of each (classes_links.c) */
+    /* Of its nodes; of several kinds the slowest of each (classes_links.c). */
+    const NodeType *type;
 } GroupClass;
 
 typedef struct Classes {

@@ -81,8 +81,8 @@ bool fp8_transposes(const Lowering *l)
     if (!l->b->sw->fp8_transposes || l->b->s->training.precision != DTYPE_FP8)
         return false;
     const Machine *m = &l->b->s->machine;
-    bool some =
-        false; /* one program for all nodes: of several kinds the one that takes longer */
+    /* One program for all nodes: of several kinds the one that takes longer. */
+    bool some = false;
     for (uint32_t i = 0; i < m->types_n; i++) {
         GpuGeneration g = m->types[i].gpu->generation;
         some = some || g == GPU_HOPPER || g == GPU_ADA;
