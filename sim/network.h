@@ -36,7 +36,7 @@
  *
  * What was measured (Machine.measured) stands for all of this where there is some.
  *
- * Trees do not keep to their formula between 64 KiB and 256 MiB: NCCL corrects it by size
+ * Trees of medium sizes do not keep to their formula: up to 256 MiB NCCL corrects it by size
  * (tuning.cc, treeCorrectionFactor), and by 0.85 for the simpler trees of Hopper's nodes.
  *
  * NVLSTree: nodes reduce in their switches and send the sums up and down double binary trees, with
