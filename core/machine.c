@@ -370,8 +370,7 @@ static void finish_intra(NodeType *out, const NodeSpec *t, const ClusterSpec *s,
     in->channels = costs->channels;
     in->channel_bytes_per_ns = costs->channel_bytes_per_ns;
     bool ideal = s->ideal == FLAG_YES;
-    bool usual = in->kind == INTRA_NVSWITCH && !ideal &&
-                 (out->gpu->generation == GPU_HOPPER || out->gpu->generation == GPU_BLACKWELL);
+    bool usual = in->kind == INTRA_NVSWITCH && !ideal && gpu_is_since_hopper(out->gpu);
     in->nvls = t->nvls == FLAG_NOT_GIVEN ? usual : t->nvls == FLAG_YES;
     if (t->nvls == FLAG_NOT_GIVEN)
         json_log_value(json_member(node, "intra_node.nvls"), in->nvls ? "true" : "false", true);

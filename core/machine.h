@@ -242,6 +242,9 @@ typedef struct RankCurve {
 
 double rank_curve_at(const RankCurve *c, uint32_t ranks); /* ends are carried on */
 
+/* Hopper or Blackwell. */
+bool gpu_is_since_hopper(const Gpu *gpu);
+
 /* Bus bandwidth that protocol LL does not exceed (NCCL's llMaxBw). */
 double ll_max_bytes_per_ns(const Gpu *gpu, uint32_t nodes_n);
 
@@ -260,6 +263,12 @@ typedef struct IntraNode {
     uint32_t channels; /* that all sends of a GPU share */
     double channel_bytes_per_ns;
 } IntraNode;
+
+/* Buffer bytes per time of a large NVLS all-reduce of so many ranks of a node. */
+static inline double nvls_bytes_per_ns(const IntraNode *in, uint32_t ranks)
+{
+    return rank_curve_at(&in->nvls_efficiency, ranks) * in->bytes_per_ns;
+}
 
 typedef struct InterNode {
     InterKind kind;

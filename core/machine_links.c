@@ -54,6 +54,11 @@ static const int64_t hop_net_ring[PROTOCOL_N] = { 6000, 8500, 6000 };
 static const int64_t hop_net_tree[PROTOCOL_N] = { 5000, 8500, 14000 };
 enum { NVLS_NS = 75000, NVLS_TREE_HOP_NS = 20900 };
 
+bool gpu_is_since_hopper(const Gpu *gpu)
+{
+    return gpu->generation == GPU_HOPPER || gpu->generation == GPU_BLACKWELL;
+}
+
 /* llMaxBw: 1 node, 2 nodes, more; between nodes NCCL takes Volta's row with Intel's CPUs. */
 double ll_max_bytes_per_ns(const Gpu *gpu, uint32_t nodes_n)
 {
@@ -71,7 +76,7 @@ double ll_max_bytes_per_ns(const Gpu *gpu, uint32_t nodes_n)
 typedef struct NvSwitch {
     int64_t base_ns[PROTOCOL_N], hop_ns[PROTOCOL_N];
     RankCurve efficiency;
-    RankCurve nvls; /* buffer bytes per time of the port's */
+    RankCurve nvls; /* buffer bytes per time of the port's; n 0: as usual */
 } NvSwitch;
 
 /* nccl.jsonl: vTrain's A100 with NVSwitch and V100 with NVLink (an HGX-1's cube mesh, where 5
@@ -89,11 +94,11 @@ static const NvSwitch nvswitch[GPU_GENERATION_N] = {
                      { 7,
                        { 2, 3, 4, 5, 6, 7, 8 },
                        { 0.657, 0.706, 0.740, 0.748, 0.757, 0.757, 0.765 } },
-                     { 2, { 4, 8 }, { 0.543, 0.612 } } },
+                     { 0 } },
     [GPU_HOPPER] = { { 6600, 14000, 25000 },
                      { 600, 1900, 3400 },
                      { 4, { 2, 4, 8, 16 }, { 0.69, 0.755, 0.793, 0.73 } },
-                     { 2, { 4, 8 }, { 0.543, 0.612 } } },
+                     { 0 } },
     [GPU_BLACKWELL] = { { 6600, 23600, 23600 },
                         { 600, 7600, 7600 },
                         { 1, { 8 }, { 0.723 } },
@@ -258,11 +263,9 @@ void intra_settle(IntraNode *in, uint32_t gpus_n, const Gpu *gpu, bool ideal, Js
                      "collectives.intra_tree_hop_us");
     settle_us(&in->nvls_ns, ideal ? in->hop_ns[PROTOCOL_SIMPLE] : NVLS_NS, node,
               "collectives.nvls_us");
-    settle_curve(&in->nvls_efficiency,
-                 ideal   ? &one
-                 : known ? &known->nvls
-                         : &nvls_usual,
-                 node, "collectives.nvls_efficiency");
+    const RankCurve *nvls = known && known->nvls.n > 0 ? &known->nvls : &nvls_usual;
+    settle_curve(&in->nvls_efficiency, ideal ? &one : nvls, node,
+                 "collectives.nvls_efficiency");
     channels_settle(in, gpu, ideal, node);
     settle_number(&in->channel_bytes_per_ns, channel_nvlink, node,
                   "collectives.intra_channel_GBps");
@@ -274,10 +277,8 @@ void intra_settle(IntraNode *in, uint32_t gpus_n, const Gpu *gpu, bool ideal, Js
 static double p2p_part(const Machine *m)
 {
     bool known = false; /* of some: a send is as slow as either end */
-    for (uint32_t i = 0; i < m->types_n; i++) {
-        GpuGeneration of = m->types[i].gpu->generation;
-        known = known || of == GPU_HOPPER || of == GPU_BLACKWELL;
-    }
+    for (uint32_t i = 0; i < m->types_n; i++)
+        known = known || gpu_is_since_hopper(m->types[i].gpu);
     return known && !m->ideal_collectives && m->inter.kind != INTER_ETHERNET ? p2p_of_ring : 1;
 }
 

@@ -216,11 +216,6 @@ static void add_slow_links(Fold *f, GroupClass *gc, const GroupSpec *spec, const
     }
 }
 
-static double nvls_rate(const IntraNode *in, uint32_t ranks)
-{
-    return rank_curve_at(&in->nvls_efficiency, ranks) * in->bytes_per_ns;
-}
-
 /* Of two kinds of nodes the longer steps, and what both switches can do for so many ranks. */
 static void slow_down(IntraNode *in, const IntraNode *by, uint32_t ranks)
 {
@@ -230,7 +225,7 @@ static void slow_down(IntraNode *in, const IntraNode *by, uint32_t ranks)
     }
     in->nvls = in->nvls && by->nvls;
     in->nvls_ns = max_i64(in->nvls_ns, by->nvls_ns);
-    if (in->nvls && nvls_rate(by, ranks) < nvls_rate(in, ranks)) {
+    if (in->nvls && nvls_bytes_per_ns(by, ranks) < nvls_bytes_per_ns(in, ranks)) {
         in->nvls_efficiency = by->nvls_efficiency;
         in->bytes_per_ns = by->bytes_per_ns;
     }

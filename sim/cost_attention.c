@@ -59,15 +59,10 @@ static double width_of(const AttentionShape *a)
     return ((double)a->head_dim + (double)attention_value_dim(a)) / 2;
 }
 
-static bool has_newer(const Gpu *gpu)
-{
-    return gpu->generation == GPU_HOPPER || gpu->generation == GPU_BLACKWELL;
-}
-
 /* On GPUs without a newer kernel all are of FlashAttention-2's kind. */
 static double narrow_of(const Gpu *gpu, AttentionKernel rows)
 {
-    return rows != ATTENTION_NEWEST || !has_newer(gpu) ? NARROW_FLASH2 : NARROW;
+    return rows != ATTENTION_NEWEST || !gpu_is_since_hopper(gpu) ? NARROW_FLASH2 : NARROW;
 }
 
 static double shape_efficiency(const AttentionShape *a, double narrow, bool backward)
@@ -149,7 +144,7 @@ static double distance2(const AttentionRow *r, const AttentionShape *a)
 /* How many times as long as with the newest kernel the one that rows are of takes. */
 static double rows_age(const Gpu *gpu, AttentionKernel rows)
 {
-    return rows == ATTENTION_NEWEST || !has_newer(gpu) ? 1 : FLASH2_ON_HOPPER;
+    return rows == ATTENTION_NEWEST || !gpu_is_since_hopper(gpu) ? 1 : FLASH2_ON_HOPPER;
 }
 
 /* Rows are of 16-bit products; where a GPU has only one of the two types, of that. */
@@ -215,8 +210,8 @@ AttentionKernel attention_rows(const Gpu *gpu, const Op *op, AttentionKernel ker
     bool wide = op->dtype == DTYPE_F32 || op->dtype == DTYPE_TF32; /* not what was compared */
     if (kernel == ATTENTION_LOCKSTEP) /* without matrix units there is one kernel for all */
         return is_plain(gpu, DTYPE_F32) ? kernel : ATTENTION_NEWEST;
-    return kernel != ATTENTION_NEWEST && has_newer(gpu) && !wide ? ATTENTION_FLASH2
-                                                                 : ATTENTION_NEWEST;
+    return kernel != ATTENTION_NEWEST && gpu_is_since_hopper(gpu) && !wide ? ATTENTION_FLASH2
+                                                                           : ATTENTION_NEWEST;
 }
 
 static double corrected_ns(const Gpu *gpu, const Op *op, const AttentionShape *a, double flops,

@@ -45,8 +45,7 @@ static int log2_down(uint64_t n)
 
 static bool has_simple_trees(const GroupClass *g)
 {
-    GpuGeneration of = g->type->gpu->generation;
-    return (of == GPU_HOPPER || of == GPU_BLACKWELL) && g->size > g->nodes_n;
+    return gpu_is_since_hopper(g->type->gpu) && g->size > g->nodes_n;
 }
 
 static double tree_inflation(const GroupClass *g, Protocol p, uint64_t bytes)
@@ -204,17 +203,17 @@ static void offer_rings(Choice *c, const Machine *m, const GroupClass *g, OpKind
     }
 }
 
-enum { NVLS_TREE_BASE_NS = 25000 }; /* tuning.cc, hwLat of NVLink */
-
+/* The links count ring efficiency; NVLS has its own. */
 static void offer_nvls(Choice *c, const GroupClass *g, uint64_t bytes)
 {
     const IntraNode *in = &g->type->intra;
     double s = (double)bytes;
-    /* The links count ring efficiency; NVLS has its own. */
+    double ring = rank_curve_at(&in->efficiency, g->size) * in->bytes_per_ns;
     offer(c, ALGORITHM_NVLS, PROTOCOL_SIMPLE, in->nvls_ns, s,
-          s / rank_curve_at(&in->nvls_efficiency, g->size) *
-              rank_curve_at(&in->efficiency, g->size));
+          s / nvls_bytes_per_ns(in, g->size) * ring);
 }
+
+/* ---- nodes that reduce in their switches ---- */
 
 /* Bytes of a node that its links to others carry in a time. */
 static double rate_between(const GroupClass *g, const Resource *resource)
@@ -240,31 +239,34 @@ static double nvls_tree_chunks(const GroupClass *g, double bytes)
     return fmin(each * chunk, bytes);
 }
 
-/* What NCCL thinks of both where rings are large (tuning.cc): of the bandwidth nvlsEfficiency, and
- * of 16 channels 15; baseLat, hwLat and 1.4 for the plateau of rings. */
-static bool is_judged_better(const Choice *c, const GroupClass *g, int64_t latency_ns,
-                             double ns, double s)
+/* As NCCL judges large ones (tuning.cc): of the bandwidth nvlsEfficiency, and of 16 channels 15;
+ * rings by baseLat, hwLat, and 1.4 for their plateau. */
+static bool nccl_prefers_ring(const Choice *c, const GroupClass *g, int64_t tree_latency_ns,
+                              double tree_ns, double s)
 {
+    static const double base_ns = 8400, near_ns = 3400, far_ns = 14000, plateau = 1.4;
     double part = (g->type->gpu->generation == GPU_BLACKWELL ? 0.74 : 0.85) * 15 / 16;
     double far = 2.0 * (g->nodes_n - 1), near = 2.0 * (g->size - 1) - far;
-    double ring_ns = 1.4 * (8400 + 3400 * near + 14000 * far);
-    double ring_traffic_ns = 2 * s * (g->size - 1) / g->size / c->own_rate;
-    return (double)latency_ns + ns / part < ring_ns + ring_traffic_ns;
+    double ring_ns = plateau * (base_ns + near * near_ns + far * far_ns) +
+                     2 * s * (g->size - 1) / g->size / c->own_rate;
+    return (double)tree_latency_ns + tree_ns / part >= ring_ns;
 }
 
+/* hwLat of NVLink (tuning.cc). */
+enum { NVLS_TREE_BASE_NS = 25000 };
+
+/* Behind all others: where a large ring is the best of these, NCCL has its own idea. */
 static void offer_nvls_tree(Choice *c, const Machine *m, const GroupClass *g,
                             const Resource *resource, uint64_t bytes)
 {
-    const IntraNode *in = &g->type->intra;
     double s = (double)bytes, copies = g->nodes_n > 2 ? 2 : 1;
-    double in_switch = rank_curve_at(&in->nvls_efficiency, g->size / g->nodes_n);
-    double ns_per_byte =
-        fmax(copies / rate_between(g, resource), 1 / (in_switch * in->bytes_per_ns));
+    double in_switch = nvls_bytes_per_ns(&g->type->intra, g->size / g->nodes_n);
+    double ns_per_byte = fmax(copies / rate_between(g, resource), 1 / in_switch);
     int64_t levels = 2 * log2_up(g->nodes_n);
     int64_t latency_ns = NVLS_TREE_BASE_NS + levels * m->inter.nvls_tree_hop_ns;
-    bool rings = c->best_ns < INFINITY && c->best.algorithm == ALGORITHM_RING &&
-                 c->best.protocol == PROTOCOL_SIMPLE;
-    if (rings && !is_judged_better(c, g, latency_ns, s * ns_per_byte, s))
+    bool large_ring = c->best_ns < INFINITY && c->best.algorithm == ALGORITHM_RING &&
+                      c->best.protocol == PROTOCOL_SIMPLE;
+    if (large_ring && nccl_prefers_ring(c, g, latency_ns, s * ns_per_byte, s))
         return;
     double passing_ns = (double)levels * nvls_tree_chunks(g, s) * ns_per_byte;
     offer(c, ALGORITHM_NVLS_TREE, PROTOCOL_SIMPLE, latency_ns + llround(passing_ns), copies * s,

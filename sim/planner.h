@@ -138,7 +138,7 @@ typedef struct Plan {
     Software sw;
     PlanBlock *block; /* of a transformer: embedding, layers, head */
     /* Of the scenario as it stands; 0: it does not. */
-    uint32_t own_micro_batch, own_virtual_stages;
+    uint32_t own_micro_batch;
     Parallel own; /* likewise; without stage_layers */
     /* By Schedule: tried where --set names none, the stack's and the scenario's own; 1f1b and
      * interleaved are in any case. */

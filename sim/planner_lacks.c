@@ -22,25 +22,28 @@ static bool lacks_dim(const Plan *p, Dim d)
            plan_fixed_number(p, key, 0) <= 1;
 }
 
+/* Does --set say just that? */
+static bool asks(const Plan *p, const char *key, const char *word)
+{
+    return plan_fixed(p, key) && plan_has(p, key, word);
+}
+
 static bool lacks_strategy(const Plan *p, Strategy s)
 {
-    static const char key[] = "parallel.strategy";
-    bool asked = plan_fixed(p, key) && plan_has(p, key, strategy_names[s]);
-    return p->sw.lacks_strategy[s] && p->own.strategy != s && !asked;
+    return p->sw.lacks_strategy[s] && p->own.strategy != s &&
+           !asks(p, "parallel.strategy", strategy_names[s]);
 }
 
 static bool lacks_sequence_parallel(const Plan *p)
 {
-    static const char key[] = "parallel.sequence_parallel";
-    bool asked = plan_fixed(p, key) && plan_has(p, key, "true");
-    return p->sw.lacks_sequence_parallel && !p->own.sequence_parallel && !asked;
+    return p->sw.lacks_sequence_parallel && !p->own.sequence_parallel &&
+           !asks(p, "parallel.sequence_parallel", "true");
 }
 
 static bool lacks_interleaved(const Plan *p)
 {
-    static const char key[] = "parallel.schedule";
-    bool asked = plan_fixed(p, key) && plan_has(p, key, schedule_names[SCHEDULE_INTERLEAVED]);
-    return p->sw.lacks_interleaved && p->own.schedule != SCHEDULE_INTERLEAVED && !asked &&
+    return p->sw.lacks_interleaved && p->own.schedule != SCHEDULE_INTERLEAVED &&
+           !asks(p, "parallel.schedule", schedule_names[SCHEDULE_INTERLEAVED]) &&
            plan_fixed_number(p, "parallel.virtual_stages", 0) <= 1;
 }
 

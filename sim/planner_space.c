@@ -98,7 +98,6 @@ static void read_own(Plan *p)
             rest[n++] = o->settings[i];
     if (scenario_read(&s, o->scenario, rest, n, &ignored)) {
         p->own_micro_batch = s.training.micro_batch;
-        p->own_virtual_stages = s.parallel.virtual_stages;
         p->own = s.parallel;
         p->own.stage_layers = NULL;
         p->offered[s.parallel.schedule] = true;
@@ -359,7 +358,7 @@ static bool chunks_may_differ(const Plan *p, const PlanCandidate *c)
 static void try_schedules(Plan *p, PlanCandidate c)
 {
     uint32_t most = most_chunks(&p->bases[c.base].model) / c.pp;
-    uint32_t own = plan_fixed_number(p, "parallel.virtual_stages", p->own_virtual_stages);
+    uint32_t own = plan_fixed_number(p, "parallel.virtual_stages", p->own.virtual_stages);
     uint32_t even = next_tried(p, &c, divides_blocks, 1, VIRTUAL_TRIED_MAX);
     bool may_differ = chunks_may_differ(p, &c);
     c.schedule = SCHEDULE_1F1B;

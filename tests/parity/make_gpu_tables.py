@@ -740,7 +740,7 @@ def tree_part(protocol, gpu, here, size):
 
 
 def predict_us(r, nic):
-    """What sim/network.c says of one row: of ring, tree, NVLS and NVLSTree what NCCL takes."""
+    """What sim/network.c says of one row: the cheapest of ring, tree, NVLS and NVLSTree."""
     n, nodes, size, gpu = r["ranks"], r["nodes"], r["size_bytes"], r["gpu"]
     here, factor = n // nodes, (2, 1 / 0.92, 1)
     rate = LINK_PEAK[gpu] * curve_at(CURVES[gpu], n) if here > 1 else math.inf
@@ -748,16 +748,18 @@ def predict_us(r, nic):
         rate = min(rate, nic * INTER_EFFICIENCY * here)
     part, rounds = traffic_and_steps(r["op"], n)
     inter = rounds * (nodes - 1)
-    best = math.inf
+    best, large_ring = math.inf, False
     for p in range(3):
         latency = BASE.get(gpu, BASE_NCCL)[p] + (rounds * (n - 1) - inter) * HOP[p] + \
             inter * NET[p]
-        best = min(best, latency + part * size * factor[p] / rate / 1e3)
+        us = latency + part * size * factor[p] / rate / 1e3
+        best, large_ring = min((best, large_ring), (us, p == 2))
         if r["op"] == "all_reduce" and nodes > 1:
             latency = BASE_TREE[p] + 2 * ((here - 1) * TREE_HOP[p] +
                                           math.ceil(math.log2(nodes)) * TREE_NET[p])
             slower = (3.8, 128 / 120, 1)[p] / 0.92 / tree_part(p, gpu, here, size)
-            best = min(best, latency + 2 * size * slower / rate / 1e3)
+            us = latency + 2 * size * slower / rate / 1e3
+            best, large_ring = min((best, large_ring), (us, False))
     if r["op"] != "all_reduce" or here < 3 or gpu[:4] not in ("h100", "h200"):
         return best
     switch_us = size / (LINK_PEAK[gpu] * curve_at(NVLS_CURVE, here)) / 1e3
@@ -772,8 +774,8 @@ def predict_us(r, nic):
     chunk = 32768 if size < each * chunk else chunk
     passing = levels * min(each * chunk, size) / size * us
     ring = 1.4 * (8.4 + 3.4 * (2 * (n - 1) - inter) + 14 * inter) + part * size / rate / 1e3
-    judged = latency + us / JUDGED_PART < ring or size < 64e6
-    return min(best, latency + passing + us) if judged else best
+    prefers_ring = large_ring and latency + us / JUDGED_PART >= ring
+    return best if prefers_ring else min(best, latency + passing + us)
 
 
 def links():
