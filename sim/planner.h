@@ -4,10 +4,11 @@
  *     GPU counts x tp x pp x cp x ep x strategy x micro-batch x schedule x sequence_parallel
  *       | planner_space.c: the reader's checks decide what is a candidate at all
  *       v
- *     families that differ in recompute only: none, selective, full
+ *     families that differ in recompute only: none, selective, some layers of each stage, full
  *       | planner_search.c, a family on one thread: what does not fit is left out, first by a
  *       | closed form (a lower bound), then by the memory of its graph; the first that fits
- *       v is kept, since recomputing more at the same split only costs time
+ *       | is kept, since recomputing more at the same split only costs time (selective and some
+ *       v layers both: neither is more); of some layers the fewest that fit (planner_layers.c)
  *     candidates with the least time that a step can take (sim_bound)
  *       | planner_search.c: simulated from the lowest bound on, some at a time, until all that are
  *       v left would be behind the ten best of their GPU count even at their bound; whose work
@@ -97,6 +98,8 @@ typedef struct PlanCandidate {
     Strategy strategy;
     uint32_t dp, tp, pp, cp, ep, shard_size, micro_batch, virtual_stages;
     Recompute recompute;
+    uint32_t
+        recompute_layers; /* of RECOMPUTE_LAYERS, which may become more: planner_layers.c */
     Schedule schedule;
     bool sequence_parallel;
     uint32_t *stage_layers; /* NULL: shared out evenly; see planner_stages.c */
@@ -106,8 +109,9 @@ typedef struct PlanCandidate {
     uint64_t need_bytes, gpu_bytes; /* reserved on the fullest GPU, and there */
     /* Of a step, at least: what its work takes or, if higher, its graph (sim_bound). */
     double bound_s;
-    uint32_t work; /* Plan.works; NONE_U32: not known */
-    bool untried;  /* PLAN_TOO_SLOW by its work; whether it fits is not known */
+    uint32_t work;  /* Plan.works; NONE_U32: not known */
+    uint32_t again; /* of RECOMPUTE_LAYERS: that of layers that are recomputed; else NONE_U32 */
+    bool untried;   /* PLAN_TOO_SLOW by its work; whether it fits is not known */
     /* Simulated ones. */
     double step_s, exposed_s, bubble_s, samples_per_s, tokens_per_s, mfu;
     bool extrapolated; /* at a pace, see SIM_PACE_PART */
@@ -140,6 +144,8 @@ typedef struct Plan {
     /* Of the scenario as it stands; 0: it does not. */
     uint32_t own_micro_batch;
     Parallel own; /* likewise; without stage_layers */
+    /* --set training.recompute={"layers": N}; NONE_U32: as many as are needed. */
+    uint32_t fixed_layers;
     /* By Schedule: tried where --set names none, the stack's and the scenario's own; 1f1b and
      * interleaved are in any case. */
     bool offered[SCHEDULE_N];
@@ -203,6 +209,9 @@ static inline uint32_t plan_gpus(const PlanCandidate *c)
 PlanRun plan_training(const Plan *p, const PlanCandidate *c);
 /* Smaller is better. */
 double plan_score(const Plan *p, const PlanCandidate *c);
+/* {"layers":3} as JSON, or the word. */
+enum { PLAN_RECOMPUTE_CAP = 32 };
+char *plan_recompute_text(char *text, const PlanCandidate *c);
 /* "fsdp dp 8 x tp 2, micro-batch 1, recompute full"; label holds TEXT_CAP bytes. */
 char *plan_label(char *label, const PlanCandidate *c);
 

@@ -87,13 +87,24 @@ bool plan_sets(const Plan *p, const char *key)
 }
 
 /* What --set says of a key, last; NULL: nothing, or that it is as if not given. */
-const char *plan_fixed(const Plan *p, const char *key)
+static const char *fixed_by(const PlanOptions *o, const char *key)
 {
     const char *value = NULL;
-    for (uint32_t i = 0; i < p->options->settings_n; i++)
-        if (strcmp(p->options->settings[i].key, key) == 0)
-            value = p->options->settings[i].value;
+    for (uint32_t i = 0; i < o->settings_n; i++)
+        if (strcmp(o->settings[i].key, key) == 0)
+            value = o->settings[i].value;
     return value && strcmp(value, "null") == 0 ? NULL : value;
+}
+
+const char *plan_fixed(const Plan *p, const char *key)
+{
+    return fixed_by(p->options, key);
+}
+
+bool plan_is_object(const PlanOptions *o, const char *key)
+{
+    const char *fixed = fixed_by(o, key);
+    return fixed && fixed[strspn(fixed, " \t\r\n")] == '{';
 }
 
 /* A value is JSON, else text: "fsdp" with quotes or without. */
@@ -148,6 +159,16 @@ bool plan_has_schedule(const Plan *p, const PlanCandidate *c)
     return plan_has(p, "parallel.schedule", schedule_names[c->schedule]) &&
            plan_has_number(p, "parallel.virtual_stages", c->virtual_stages) &&
            plan_has(p, "parallel.sequence_parallel", c->sequence_parallel ? "true" : "false");
+}
+
+bool plan_has_recompute(const Plan *p, const PlanCandidate *c)
+{
+    static const char key[] = "training.recompute";
+    if (!plan_fixed(p, key))
+        return c->recompute != RECOMPUTE_LAYERS || plan_layers_between(p, c) > 0;
+    if (c->recompute == RECOMPUTE_LAYERS)
+        return plan_is_object(p->options, key);
+    return plan_has(p, key, recompute_names[c->recompute]);
 }
 
 /* "parallel.tp 3 and parallel.dp 4": what --set says of keys that are tried. */

@@ -35,7 +35,13 @@ static void write_keys(const Plan *p, const PlanCandidate *c, JsonOut *j)
     json_put_uint(j, "micro_batch", c->micro_batch);
     json_put_uint(j, "seq_len", base->training.seq_len);
     json_put_text(j, "precision", dtype_names[base->training.precision]);
-    json_put_text(j, "recompute", recompute_names[c->recompute]);
+    if (c->recompute == RECOMPUTE_LAYERS) {
+        json_put_open(j, "recompute", '{');
+        json_put_uint(j, "layers", c->recompute_layers);
+        json_out_close(j, '}');
+    } else {
+        json_put_text(j, "recompute", recompute_names[c->recompute]);
+    }
     json_out_close(j, '}');
     json_put_open(j, "parallel", '{');
     json_put_text(j, "strategy", strategy_names[c->strategy]);

@@ -108,6 +108,14 @@ static void add_state(double *bytes, const Plan *p, const PlanCandidate *c, cons
     }
 }
 
+static SchedulePlan schedule_of(const PlanCandidate *c, const Scenario *s)
+{
+    return (SchedulePlan){ .schedule = c->schedule,
+                           .pp = c->pp,
+                           .turns = c->virtual_stages,
+                           .micro_batches = s->training.micro_batches };
+}
+
 /* Forwards of chunk k that a stage holds when it does its first backward.  DualPipe does the first
  * of the last stage beside a forward, which may have kept nothing yet. */
 static double held_of(const SchedulePlan *plan, uint32_t k)
@@ -151,11 +159,8 @@ static bool is_gathered(const Gathered *g, uint32_t block, bool at_work)
  * the first. */
 static void add_work(double *bytes, const Plan *p, const PlanCandidate *c, const Scenario *s)
 {
-    const PlanWork *w = &p->works[c->work];
-    const SchedulePlan plan = { .schedule = c->schedule,
-                                .pp = c->pp,
-                                .turns = c->virtual_stages,
-                                .micro_batches = s->training.micro_batches };
+    const PlanWork *first = &p->works[c->work], **of_block = plan_block_works(p, c, s);
+    const SchedulePlan plan = schedule_of(c, s);
     const Gathered gathered = gathered_of(p, s);
     uint32_t chunks = c->pp * c->virtual_stages;
     double most_held = held_at_most(p, s);
@@ -163,14 +168,16 @@ static void add_work(double *bytes, const Plan *p, const PlanCandidate *c, const
     for (uint32_t k = 0, at = 0; k < chunks; k++) {
         double *of = &bytes[schedule_stage(c->schedule, c->pp, k)];
         double held = fmin(held_of(&plan, k), most_held);
-        *of -= k == 0 && c->pp > 1 ? held * (double)w->sent_bytes : 0;
+        *of -= k == 0 && c->pp > 1 ? held * (double)first->sent_bytes : 0;
         for (uint32_t end = plan_chunk_end(s, k, at); at < end; at++) {
+            const PlanWork *w = of_block[at];
             bool at_work = k + c->pp >= chunks && at + 1 == end;
             *of += held * (double)w->kept_bytes[at];
             *of += is_gathered(&gathered, at, at_work) ? (double)w->gathered_bytes[at] : 0;
             *of += at_work && alone ? (double)w->backward_bytes[at] : 0;
         }
     }
+    free(of_block);
 }
 
 static double most_of(const double *bytes, uint32_t n)
@@ -199,12 +206,28 @@ uint64_t plan_memory_bound(const Plan *p, const PlanCandidate *c)
 uint64_t plan_work_memory(const Plan *p, const PlanCandidate *c)
 {
     const Scenario s = plan_scenario(p, c);
-    if (c->work == NONE_U32 || !p->works[c->work].timed || s.model.kind != MODEL_TRANSFORMER)
+    if (!plan_knows_work(p, c) || s.model.kind != MODEL_TRANSFORMER)
         return 0;
     double *bytes = mem_zero(c->pp, sizeof *bytes);
     add_state(bytes, p, c, &s, false);
     add_work(bytes, p, c, &s);
     double most = most_of(bytes, c->pp);
     free(bytes);
+    return (uint64_t)most;
+}
+
+/* Of the fullest stage, which holds it for as many micro-batches. */
+uint64_t plan_layer_saving(const Plan *p, const PlanCandidate *c)
+{
+    const Scenario s = plan_scenario(p, c);
+    const SchedulePlan plan = schedule_of(c, &s);
+    double most = 0;
+    if (c->again == NONE_U32 || !plan_knows_work(p, c) || s.model.kind != MODEL_TRANSFORMER)
+        return 0;
+    const PlanWork *plain = &p->works[c->work], *again = &p->works[c->again];
+    for (uint32_t k = 0, at = 0; k < c->pp * c->virtual_stages; k++)
+        for (uint32_t end = plan_chunk_end(&s, k, at); at < end; at++)
+            most = fmax(most, held_of(&plan, k) *
+                                  (double)(plain->kept_bytes[at] - again->kept_bytes[at]));
     return (uint64_t)most;
 }

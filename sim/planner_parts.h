@@ -25,6 +25,9 @@ bool plan_has_number(const Plan *p, const char *key, uint32_t value);
 bool plan_has_split(const Plan *p, const PlanCandidate *c);
 bool plan_has_strategy(const Plan *p, const PlanCandidate *c);
 bool plan_has_schedule(const Plan *p, const PlanCandidate *c);
+bool plan_has_recompute(const Plan *p, const PlanCandidate *c);
+/* Does --set say an object of a key? */
+bool plan_is_object(const PlanOptions *o, const char *key);
 /* "parallel.tp 3 and parallel.dp 4": what it says of all that are tried; returns how many. */
 uint32_t plan_list_fixed(const PlanOptions *o, char *text, size_t cap);
 
@@ -75,10 +78,20 @@ static inline bool plan_same_family(const PlanCandidate *a, const PlanCandidate 
            a->sequence_parallel == b->sequence_parallel && plan_same_share(a, b);
 }
 
-/* They stand together, who recomputes less first. */
+/* They stand together: none, selective, some layers, full. */
 static inline bool plan_is_family(const PlanCandidate *a, const PlanCandidate *b)
 {
     return plan_same_split(a, b) && plan_same_family(a, b);
+}
+
+/* Of one family: does a recompute less than b?  Of selective and some layers neither does. */
+static inline bool plan_recomputes_less(const PlanCandidate *a, const PlanCandidate *b)
+{
+    static const int order[] = { [RECOMPUTE_NONE] = 0,
+                                 [RECOMPUTE_SELECTIVE] = 1,
+                                 [RECOMPUTE_LAYERS] = 1,
+                                 [RECOMPUTE_FULL] = 2 };
+    return order[a->recompute] < order[b->recompute];
 }
 
 static inline PlanCandidate *plan_first_of_family(const Plan *p, PlanCandidate *c)
@@ -137,11 +150,29 @@ bool plan_hides_waits(const Plan *p, const Scenario *s);
 /* Behind the last block of chunk k, whose first is `at`: 0 the embedding, then layers, the head. */
 uint32_t plan_chunk_end(const Scenario *s, uint32_t k, uint32_t at);
 
+/* Are its works known, and timed? */
+bool plan_knows_work(const Plan *p, const PlanCandidate *c);
+/* By block, the work that says what it takes: some layers of each stage may be recomputed, the
+ * first (as choose_variants of strategy/pipeline.c has it).  The caller frees it. */
+const PlanWork **plan_block_works(const Plan *p, const PlanCandidate *c, const Scenario *s);
+
+/* planner_layers.c.  Is it for the search to say how many layers it recomputes? */
+bool plan_seeks_layers(const Plan *p, const PlanCandidate *c);
+/* The most layers of a stage that are not all of the fullest one's. */
+uint32_t plan_layers_between(const Plan *p, const PlanCandidate *c);
+/* Recomputes more where its works say that so many do not fit. */
+void plan_raise_layers(const Plan *p, PlanCandidate *c);
+/* As plan_try with kept NULL; of one that seeks layers with as many more as are needed to fit, for
+ * which then nothing but that is known: PLAN_TOO_SLOW, unless depth asks for a simulation. */
+void plan_try_fewest(const Plan *p, PlanCandidate *c, PlanDepth depth, Err *err);
+
 /* planner_memory.c. */
 void plan_count_blocks(Plan *p); /* fills block */
 /* Bytes that the fullest GPU needs at least: with parameters, optimizer and all gradients. */
 uint64_t plan_memory_bound(const Plan *p, const PlanCandidate *c);
 /* The same in its first backward, with what its work keeps for that; 0: not known. */
 uint64_t plan_work_memory(const Plan *p, const PlanCandidate *c);
+/* About what recomputing another layer spares of that; 0: not known. */
+uint64_t plan_layer_saving(const Plan *p, const PlanCandidate *c);
 
 #endif

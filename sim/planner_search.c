@@ -5,7 +5,7 @@
  *     does not say enough)  --> PLAN_TOO_SLOW until more is known
  *     those of little work, then of more, while they may be among the ten best:
  *       one strategy at one split, micro-batches ascending: one task of the pool
- *         family (recompute none, selective, full):
+ *         family (recompute none, selective, some layers, full):
  *           lower bound above the GPU?  --> PLAN_ABOVE_BOUND, PLAN_TOO_LARGE     no graph is built
  *           too large with a smaller micro-batch, of which fewer samples are under way?
  *                                                --> PLAN_TOO_LARGE     no graph is built
@@ -104,18 +104,24 @@ static bool seems_to_fit(const PlanCandidate *c)
     return !c->untried && (c->fate == PLAN_SIMULATED || c->fate == PLAN_TOO_SLOW);
 }
 
-static void run_split(Task *t)
+/* Does one of its family that recomputes less seem to fit? */
+static bool less_fits(const Plan *p, const PlanCandidate *c)
 {
     bool fits = false;
+    for (const PlanCandidate *a = c; a > p->candidates && plan_is_family(a - 1, c) && !fits;)
+        fits = seems_to_fit(--a) && plan_recomputes_less(a, c);
+    return fits;
+}
+
+static void run_split(Task *t)
+{
     for (uint32_t i = t->first; i < t->first + t->n; i++) {
         PlanCandidate *c = &t->plan->candidates[i];
         Err err = { 0 };
-        fits = fits && i > t->first && plan_same_family(c - 1, c);
-        if (c->untried && fits)
+        if (c->untried && less_fits(t->plan, c))
             call_needless(c);
         else if (c->untried && !settle(t, c) && c->bound_s <= t->limit_s[c->base])
-            plan_try(t->plan, c, t->depth, NULL, &err);
-        fits = fits || seems_to_fit(c);
+            plan_try_fewest(t->plan, c, t->depth, &err);
         if (err.set && !t->err.set)
             t->err = err;
     }
@@ -129,7 +135,7 @@ static void run_task(void *user)
     else if (t->n > 0)
         run_split(t);
     else
-        plan_try(t->plan, &t->plan->candidates[t->first], t->depth, NULL, &t->err);
+        plan_try_fewest(t->plan, &t->plan->candidates[t->first], t->depth, &t->err);
     progress_end(&t->progress);
 }
 
@@ -184,7 +190,7 @@ static void open_candidates(Plan *p, uint32_t first)
         PlanCandidate *c = &p->candidates[i];
         c->gpu_bytes = largest_gpu(&p->bases[c->base].machine);
         c->need_bytes = plan_memory_bound(p, c);
-        c->work = NONE_U32;
+        c->work = c->again = NONE_U32;
         c->untried = true;
         c->fate = PLAN_TOO_SLOW;
     }
@@ -202,6 +208,8 @@ static bool bound_by_work(const Plan *p, PlanCandidate *c)
 {
     double bound_s = c->bound_s;
     uint64_t need_bytes = c->need_bytes;
+    if (c->known == PLAN_BOUND && plan_seeks_layers(p, c))
+        plan_raise_layers(p, c);
     if (!p->options->all)
         c->bound_s = fmax(c->bound_s, plan_work_bound(p, c));
     if (c->known == PLAN_BOUND)
@@ -214,10 +222,12 @@ static void bound_by_works(Plan *p, const bool *fresh)
 {
     for (uint32_t i = 0; i < p->n; i++) {
         PlanCandidate *c = &p->candidates[i];
-        if (c->work != NONE_U32 && fresh[c->work])
+        bool again = c->again != NONE_U32 && fresh[c->again];
+        if (c->work != NONE_U32 && (fresh[c->work] || again))
             bound_by_work(p, c);
-        if (!leads_family(p, i))
-            c->bound_s = fmax(c->bound_s, c[-1].bound_s);
+        for (uint32_t k = i; !leads_family(p, k); k--)
+            if (plan_recomputes_less(&p->candidates[k - 1], c))
+                c->bound_s = fmax(c->bound_s, p->candidates[k - 1].bound_s);
     }
 }
 
@@ -232,10 +242,13 @@ static bool time_works(Plan *p, const double *limit_s)
         const PlanCandidate *c = &p->candidates[i];
         bool asked =
             limit_s ? c->untried && c->bound_s <= limit_s[c->base] : leads_family(p, i);
-        if (!asked || c->work == NONE_U32 || p->works[c->work].timed || fresh[c->work])
-            continue;
-        fresh[c->work] = true;
-        tasks[n++].work = &p->works[c->work];
+        const uint32_t works[] = { c->work, c->again };
+        for (size_t k = 0; k < ARRAY_N(works) && asked; k++) {
+            if (works[k] == NONE_U32 || p->works[works[k]].timed || fresh[works[k]])
+                continue;
+            fresh[works[k]] = true;
+            tasks[n++].work = &p->works[works[k]];
+        }
     }
     run_tasks(p, tasks, n);
     if (n > 0)
@@ -380,12 +393,11 @@ static bool is_doubtful(const Plan *p, const PlanCandidate *c, const Fastest *fa
 static void try_next_of_family(const Plan *p, uint32_t i)
 {
     PlanCandidate *c = p->candidates;
+    PlanDepth depth = p->options->all ? PLAN_COLLAPSED : PLAN_BOUNDED;
     Err ignored = { 0 };
-    while (++i < p->n && plan_is_family(&c[i - 1], &c[i]) && c[i].fate == PLAN_NEEDLESS) {
-        plan_try(p, &c[i], p->options->all ? PLAN_COLLAPSED : PLAN_BOUNDED, NULL, &ignored);
-        if (c[i].fate == PLAN_SIMULATED || c[i].fate == PLAN_TOO_SLOW)
-            return;
-    }
+    while (++i < p->n && plan_is_family(&c[i - 1], &c[i]))
+        if (c[i].fate == PLAN_NEEDLESS && !less_fits(p, &c[i]))
+            plan_try_fewest(p, &c[i], depth, &ignored);
 }
 
 /* By its work, which may have been timed for another; true where that says more than was known. */
@@ -393,8 +405,10 @@ static bool learn_from_work(const Plan *p, PlanCandidate *c)
 {
     if (!c->untried || c->work == NONE_U32)
         return false;
-    if (!p->works[c->work].timed)
-        plan_time_work(p, &p->works[c->work]);
+    const uint32_t works[] = { c->work, c->again };
+    for (size_t k = 0; k < ARRAY_N(works); k++)
+        if (works[k] != NONE_U32 && !p->works[works[k]].timed)
+            plan_time_work(p, &p->works[works[k]]);
     return bound_by_work(p, c);
 }
 
@@ -403,14 +417,12 @@ static void try_family(const Plan *p, PlanCandidate *c)
 {
     Err ignored = { 0 };
     PlanCandidate *first = plan_first_of_family(p, c), *end = &p->candidates[p->n];
-    bool fits = false;
     for (; first < end && plan_is_family(first, c); first++) {
         learn_from_work(p, first);
-        if (first->untried && fits)
+        if (first->untried && less_fits(p, first))
             call_needless(first);
         else if (first->untried && !settle_by_bound(p, first))
-            plan_try(p, first, PLAN_BOUNDED, NULL, &ignored);
-        fits = fits || seems_to_fit(first);
+            plan_try_fewest(p, first, PLAN_BOUNDED, &ignored);
     }
 }
 
@@ -424,9 +436,9 @@ void plan_simulate(const Plan *p, PlanCandidate *c)
         return;
     }
     if (c->fate != PLAN_SIMULATED)
-        plan_try(p, c, PLAN_COLLAPSED, NULL, &ignored);
+        plan_try_fewest(p, c, PLAN_COLLAPSED, &ignored);
     if (c->fate == PLAN_SIMULATED && c->known < PLAN_RESERVED)
-        plan_try(p, c, PLAN_WEIGHED, NULL, &ignored);
+        plan_try_fewest(p, c, PLAN_WEIGHED, &ignored);
     if (c->fate == PLAN_TOO_LARGE)
         try_next_of_family(p, (uint32_t)(c - p->candidates));
 }
@@ -445,8 +457,9 @@ static bool some_do_not_fit(Plan *p)
             tasks[n++] = (Task){ .first = i, .depth = PLAN_WEIGHED };
     run_tasks(p, tasks, n);
     for (uint32_t i = 0; i < n; i++)
-        if (p->candidates[tasks[i].first].fate == PLAN_TOO_LARGE) {
-            try_next_of_family(p, tasks[i].first);
+        if (p->candidates[tasks[i].first].fate != PLAN_SIMULATED) {
+            if (p->candidates[tasks[i].first].fate == PLAN_TOO_LARGE)
+                try_next_of_family(p, tasks[i].first);
             some = true;
         }
     free(fastest);

@@ -57,8 +57,9 @@ static bool read_base(Scenario *s, const PlanOptions *o, uint32_t nodes, Err *er
     Setting *all = mem_zero(n + PLAN_NEUTRAL_N + 1, sizeof *all);
     if (n > 0)
         memcpy(all, o->settings, n * sizeof *all);
-    memcpy(all + n, plan_neutral, PLAN_NEUTRAL_N * sizeof *plan_neutral);
-    n += PLAN_NEUTRAL_N;
+    for (size_t i = 0; i < PLAN_NEUTRAL_N; i++)
+        if (!plan_is_object(o, plan_neutral[i].key)) /* which the reader knows best */
+            all[n++] = plan_neutral[i];
     snprintf(nodes_text, sizeof nodes_text, "%" PRIu32, nodes);
     if (nodes > 0)
         all[n++] = (Setting){ "cluster.nodes", nodes_text };
@@ -137,6 +138,9 @@ bool plan_open(Plan *p, const PlanOptions *o, Err *err)
     scenario_free(&first);
     if (!ok || !software_of(&p->sw, &p->arena, &p->bases[0], err))
         return false;
+    p->fixed_layers = p->bases[0].training.recompute == RECOMPUTE_LAYERS
+                          ? p->bases[0].training.recompute_layers
+                          : NONE_U32;
     plan_count_blocks(p);
     for (int k = 0; k < SCHEDULE_N; k++)
         p->offered[k] |= p->sw.zero_bubble[k];
@@ -165,7 +169,17 @@ Scenario plan_scenario(const Plan *p, const PlanCandidate *c)
     s.training.micro_batch = c->micro_batch;
     s.training.micro_batches = plan_micro_batches(p, c);
     s.training.recompute = c->recompute;
+    s.training.recompute_layers = c->recompute_layers;
     return s;
+}
+
+char *plan_recompute_text(char *text, const PlanCandidate *c)
+{
+    if (c->recompute == RECOMPUTE_LAYERS)
+        snprintf(text, PLAN_RECOMPUTE_CAP, "{\"layers\":%" PRIu32 "}", c->recompute_layers);
+    else
+        snprintf(text, PLAN_RECOMPUTE_CAP, "%s", recompute_names[c->recompute]);
+    return text;
 }
 
 /* "[9,9,8,6]", "null" */
@@ -184,7 +198,7 @@ static const char *stages_text(char *text, size_t cap, const PlanCandidate *c)
 uint32_t plan_settings(char (*settings)[PLAN_SETTING_CAP], const Plan *p,
                        const PlanCandidate *c)
 {
-    char stages[PLAN_SETTING_CAP - 32];
+    char stages[PLAN_SETTING_CAP - 32], recompute[PLAN_RECOMPUTE_CAP];
     uint32_t n = 0;
     const Machine *m = &p->bases[c->base].machine;
     if (m->types_n == 1)
@@ -208,7 +222,7 @@ uint32_t plan_settings(char (*settings)[PLAN_SETTING_CAP], const Plan *p,
                   { "parallel.schedule", schedule_names[c->schedule] },
                   { "parallel.stage_layers", stages_text(stages, sizeof stages, c) },
                   { "parallel.sequence_parallel", c->sequence_parallel ? "true" : "false" },
-                  { "training.recompute", recompute_names[c->recompute] } };
+                  { "training.recompute", plan_recompute_text(recompute, c) } };
     for (size_t i = 0; i < ARRAY_N(words); i++)
         snprintf(settings[n++], PLAN_SETTING_CAP, "%s=%s", words[i].key, words[i].value);
     if (c->strategy == STRATEGY_HSDP)
@@ -257,15 +271,22 @@ static bool is_odd_group(const Plan *p, const PlanCandidate *c)
            (n < c->pp || (p->sw.interleaved_multiple && n % c->pp != 0));
 }
 
+/* Who recomputes less first. */
 static void add_family(Plan *p, PlanCandidate *c)
 {
+    static const Recompute order[] = { RECOMPUTE_NONE, RECOMPUTE_SELECTIVE, RECOMPUTE_LAYERS,
+                                       RECOMPUTE_FULL };
     c->recompute = RECOMPUTE_NONE;
+    c->recompute_layers = 0;
     if (!plan_has_schedule(p, c) || plan_stack_lacks(p, c) || is_odd_group(p, c) ||
         !is_possible(p, c))
         return;
-    for (int r = 0; r < RECOMPUTE_LAYERS; r++) {
-        c->recompute = (Recompute)r;
-        if (!plan_has(p, "training.recompute", recompute_names[r]))
+    for (size_t i = 0; i < ARRAY_N(order); i++) {
+        c->recompute = order[i];
+        c->recompute_layers = 0;
+        if (order[i] == RECOMPUTE_LAYERS)
+            c->recompute_layers = plan_seeks_layers(p, c) ? 1 : p->fixed_layers;
+        if (!plan_has_recompute(p, c))
             continue;
         GROW(p->candidates, p->n, p->cap);
         p->candidates[p->n++] = *c;
@@ -598,7 +619,9 @@ static void add_value(char *list, size_t cap, const Plan *p, const PlanCandidate
     for (uint32_t i = 0; i < n; i++) {
         if (!is_of_key(settings[i], key))
             continue;
-        snprintf(item, sizeof item, " %s,", settings[i] + strlen(key) + 1);
+        bool seeks = strcmp(key, "training.recompute") == 0 && plan_seeks_layers(p, c);
+        snprintf(item, sizeof item, " %s,",
+                 seeks ? "{\"layers\": N}" : settings[i] + strlen(key) + 1);
         if (!strstr(list, item) && strlen(list) + strlen(item) < cap)
             memcpy(list + strlen(list), item, strlen(item) + 1);
     }

@@ -31,6 +31,16 @@ static const char *schedule_text(char *text, size_t cap, const PlanCandidate *c)
     return text;
 }
 
+/* "full", "3 layers a stage" */
+static const char *recompute_text(char text[40], const PlanCandidate *c)
+{
+    if (c->recompute != RECOMPUTE_LAYERS)
+        return recompute_names[c->recompute];
+    snprintf(text, 40, "%" PRIu32 " layer%s%s", c->recompute_layers,
+             c->recompute_layers == 1 ? "" : "s", c->pp > 1 ? " a stage" : "");
+    return text;
+}
+
 char *plan_label(char *label, const PlanCandidate *c)
 {
     const struct {
@@ -39,7 +49,7 @@ char *plan_label(char *label, const PlanCandidate *c)
     } degrees[] = {
         { "dp", c->dp }, { "tp", c->tp }, { "pp", c->pp }, { "cp", c->cp }, { "ep", c->ep }
     };
-    char schedule[40];
+    char schedule[40], recompute[40];
     size_t at = (size_t)snprintf(label, TEXT_CAP, "%s", strategy_names[c->strategy]);
     bool any = false;
     for (size_t i = 0; i < ARRAY_N(degrees); i++)
@@ -50,7 +60,7 @@ char *plan_label(char *label, const PlanCandidate *c)
         }
     at += (size_t)snprintf(
         label + at, TEXT_CAP - at, "%s, micro-batch %" PRIu32 ", recompute %s%s",
-        c->sequence_parallel ? " sp" : "", c->micro_batch, recompute_names[c->recompute],
+        c->sequence_parallel ? " sp" : "", c->micro_batch, recompute_text(recompute, c),
         schedule_text(schedule, sizeof schedule, c));
     if (c->stage_layers)
         snprintf(label + at, TEXT_CAP - at, ", %" PRIu32 " layer%s at the end",
@@ -127,7 +137,7 @@ static bool asks_less_pp(const PlanCandidate *c, const PlanCandidate *best)
 static bool asks_less_recompute(const PlanCandidate *c, const PlanCandidate *best)
 {
     return same_degrees(c, best) && c->strategy == best->strategy &&
-           c->micro_batch == best->micro_batch && c->recompute < best->recompute &&
+           c->micro_batch == best->micro_batch && plan_recomputes_less(c, best) &&
            c->sequence_parallel == best->sequence_parallel;
 }
 

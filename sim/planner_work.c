@@ -121,8 +121,14 @@ static uint32_t work_of(Plan *p, const PlanCandidate *c)
 void plan_find_works(Plan *p)
 {
     for (uint32_t i = 0; i < p->n; i++) {
-        PlanCandidate *c = &p->candidates[i];
-        c->work = c->need_bytes <= c->gpu_bytes ? work_of(p, c) : NONE_U32;
+        PlanCandidate *c = &p->candidates[i], plain = *c, again = *c;
+        c->work = c->again = NONE_U32;
+        if (c->need_bytes > c->gpu_bytes)
+            continue;
+        plain.recompute = c->recompute == RECOMPUTE_LAYERS ? RECOMPUTE_NONE : c->recompute;
+        again.recompute = RECOMPUTE_FULL;
+        c->work = work_of(p, &plain);
+        c->again = c->recompute == RECOMPUTE_LAYERS ? work_of(p, &again) : NONE_U32;
     }
     for (uint32_t i = 0; i < p->works_n; i++) {
         uint32_t layers = scenario_blocks(&p->bases[p->works[i].base].model);
@@ -263,7 +269,7 @@ static double pass_ns(const PassBound *pass, bool kernels)
 static double backward_ns(const Scenario *s, const BlockBound *block, uint32_t at, bool kernels)
 {
     bool added = at == 0 && s->model.u.transformer.tied_embeddings && s->parallel.pp > 1;
-    return added ? 0 : pass_ns(&block[at].backward, kernels);
+    return added ? 0 : pass_ns(&block->backward, kernels);
 }
 
 /* As pass_pipeline cuts them. */
@@ -276,17 +282,34 @@ uint32_t plan_chunk_end(const Scenario *s, uint32_t k, uint32_t at)
     return k + 1 == chunks || end > layers + 2 ? layers + 2 : end;
 }
 
-static void add_chunks(StageBound *stage, const Scenario *s, const BlockBound *block,
+const PlanWork **plan_block_works(const Plan *p, const PlanCandidate *c, const Scenario *s)
+{
+    const Parallel *l = &s->parallel;
+    const PlanWork *plain = &p->works[c->work];
+    const PlanWork *again = c->again != NONE_U32 ? &p->works[c->again] : plain;
+    uint32_t blocks = scenario_blocks(&s->model) + 2;
+    const PlanWork **of = mem_zero((size_t)blocks + l->pp, sizeof *of);
+    uint32_t *chosen = mem_zero(l->pp, sizeof *chosen); /* by stage */
+    for (uint32_t k = 0, at = 0; k < l->pp * l->virtual_stages; k++) {
+        uint32_t *stage = &chosen[schedule_stage(l->schedule, l->pp, k)];
+        for (uint32_t end = plan_chunk_end(s, k, at); at < end; at++)
+            of[at] = at > 0 && (*stage)++ < c->recompute_layers ? again : plain;
+    }
+    free(chosen);
+    return of;
+}
+
+static void add_chunks(StageBound *stage, const Scenario *s, const PlanWork *const *of,
                        bool kernels)
 {
     const Parallel *p = &s->parallel;
     for (uint32_t k = 0, at = 0; k < p->pp * p->virtual_stages; k++) {
-        StageBound *of = &stage[schedule_stage(p->schedule, p->pp, k)];
+        StageBound *its = &stage[schedule_stage(p->schedule, p->pp, k)];
         for (uint32_t end = plan_chunk_end(s, k, at); at < end; at++) {
-            double ns =
-                pass_ns(&block[at].forward, kernels) + backward_ns(s, block, at, kernels);
-            of->work_ns += ns;
-            of->pass_ns += k < p->pp ? ns : 0;
+            const BlockBound *block = &of[at]->block[at];
+            double ns = pass_ns(&block->forward, kernels) + backward_ns(s, block, at, kernels);
+            its->work_ns += ns;
+            its->pass_ns += k < p->pp ? ns : 0;
         }
     }
 }
@@ -304,26 +327,34 @@ static double longest_stage(const StageBound *stage, const Parallel *p, double m
 }
 
 /* By its stages, in s; 0 where layers do not stand between an embedding and a head. */
-static double stages_bound(const Scenario *s, const PlanWork *w, double micro_batches,
+static double stages_bound(const Plan *p, const PlanCandidate *c, const Scenario *s,
                            bool kernels)
 {
     if (s->model.kind != MODEL_TRANSFORMER)
         return 0;
     StageBound *stage = mem_zero(s->parallel.pp, sizeof *stage);
-    add_chunks(stage, s, w->block, kernels);
-    double ns = longest_stage(stage, &s->parallel, micro_batches);
+    const PlanWork **of = plan_block_works(p, c, s);
+    add_chunks(stage, s, of, kernels);
+    double ns = longest_stage(stage, &s->parallel, (double)s->training.micro_batches);
+    free(of);
     free(stage);
     return ns / 1e9;
 }
 
+bool plan_knows_work(const Plan *p, const PlanCandidate *c)
+{
+    return c->work != NONE_U32 && p->works[c->work].timed &&
+           (c->again == NONE_U32 || p->works[c->again].timed);
+}
+
 double plan_work_bound(const Plan *p, const PlanCandidate *c)
 {
-    if (c->work == NONE_U32 || !p->works[c->work].timed)
+    if (!plan_knows_work(p, c))
         return 0;
     const Scenario s = plan_scenario(p, c);
     const PlanWork *w = &p->works[c->work];
     double micro_batches = (double)s.training.micro_batches;
     bool kernels = plan_hides_waits(p, &s);
     double mean_s = (kernels ? w->kernels_s : w->micro_batch_s) * micro_batches / c->pp;
-    return fmax(mean_s, stages_bound(&s, w, micro_batches, kernels));
+    return fmax(mean_s, stages_bound(p, c, &s, kernels));
 }
