@@ -140,8 +140,9 @@ typedef struct PlanFound {
 /* Known already, or with what else must be tried to know. */
 PlanFound plan_find(const Plan *p, PlanQuestion *asks);
 
-/* planner_work.c.  Which works there are, and each candidate's, but of those too large already. */
-void plan_find_works(Plan *p);
+/* planner_work.c.  Which works there are, and each candidate's from `first` on, but of those too
+ * large already. */
+void plan_find_works(Plan *p, uint32_t first);
 void plan_time_work(const Plan *p, PlanWork *w);
 /* What a step of c takes at least, in s; 0: not known. */
 double plan_work_bound(const Plan *p, const PlanCandidate *c);

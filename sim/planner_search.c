@@ -532,6 +532,7 @@ static bool refine(Plan *p)
         }
     }
     open_candidates(p, first);
+    plan_find_works(p, first);
     return p->n > first;
 }
 
@@ -540,7 +541,7 @@ void plan_search(Plan *p)
     keep_memory();
     double start_s = cpu_seconds();
     open_candidates(p, 0);
-    plan_find_works(p);
+    plan_find_works(p, 0);
     time_works(p, NULL);
     do {
         search(p, start_s);

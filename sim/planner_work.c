@@ -118,9 +118,10 @@ static uint32_t work_of(Plan *p, const PlanCandidate *c)
     return p->works_n++;
 }
 
-void plan_find_works(Plan *p)
+void plan_find_works(Plan *p, uint32_t first)
 {
-    for (uint32_t i = 0; i < p->n; i++) {
+    uint32_t known = p->works_n;
+    for (uint32_t i = first; i < p->n; i++) {
         PlanCandidate *c = &p->candidates[i], plain = *c, again = *c;
         c->work = c->again = NONE_U32;
         if (c->need_bytes > c->gpu_bytes)
@@ -130,7 +131,7 @@ void plan_find_works(Plan *p)
         c->work = work_of(p, &plain);
         c->again = c->recompute == RECOMPUTE_LAYERS ? work_of(p, &again) : NONE_U32;
     }
-    for (uint32_t i = 0; i < p->works_n; i++) {
+    for (uint32_t i = known; i < p->works_n; i++) {
         uint32_t layers = scenario_blocks(&p->bases[p->works[i].base].model);
         p->works[i].block = PUSH_ARRAY(&p->arena, BlockBound, layers + 2);
         p->works[i].kept_bytes = PUSH_ARRAY(&p->arena, int64_t, layers + 2);

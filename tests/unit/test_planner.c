@@ -799,7 +799,7 @@ static void works_bound_as_graphs_do(void)
         Err err = { 0 };
         WorkSums sums = { 0 };
         CHECK(plan_open(&p, &o, &err) && plan_enumerate(&p, &err));
-        plan_find_works(&p);
+        plan_find_works(&p, 0);
         for (uint32_t k = 0; k < p.works_n; k++)
             plan_time_work(&p, &p.works[k]);
         uint32_t every = (p.n / 60 | 1) * check_one_in(); /* families are of four */
