@@ -43,6 +43,7 @@ typedef struct Job {
     char *explained;                  /* text of --explain */
     bool selects_nothing;             /* recompute selective is as none in this stack */
     char unused[SCENARIO_UNUSED_CAP]; /* keys that were given in vain */
+    char lacks[SOFTWARE_LACKS_CAP];   /* what it does that its stack cannot */
     Report report;
     Err err;
 } Job;
@@ -94,6 +95,7 @@ static bool simulate(Job *job, Work *w)
     job->selects_nothing =
         w->s.training.recompute == RECOMPUTE_SELECTIVE && !software_selects(&w->sw);
     scenario_unused(&w->s, job->unused);
+    software_lacks_text(&w->sw, &w->s.parallel, job->lacks);
     if (!build_graph(&w->g, &w->s, &w->sw, &job->err) ||
         !sim_run(&w->result, &w->g, &w->s.machine, &w->sw, &options, &job->err))
         return err_wrap(&job->err, "%s", w->s.file);
@@ -413,7 +415,7 @@ static bool parse(Options *o, int argc, char **argv, bool *help, Err *err)
     return *help || check_options(o, err);
 }
 
-/* What was asked for and has no effect. */
+/* What was asked for and has no effect, or what nobody could run. */
 static void say_remarks(const Batch *b)
 {
     for (uint32_t i = 0; i < b->jobs.n; i++) {
@@ -426,6 +428,12 @@ static void say_remarks(const Batch *b)
                 job->report.name, job->report.software);
         if (*job->unused)
             fprintf(stderr, "lockstep: %.100s: %s\n", job->report.name, job->unused);
+        if (*job->lacks)
+            fprintf(
+                stderr,
+                "lockstep: %.100s: software '%.60s' does not have %s, it is predicted as if "
+                "it did\n",
+                job->report.name, job->report.software, job->lacks);
     }
 }
 

@@ -47,12 +47,22 @@ static bool lacks_interleaved(const Plan *p)
            plan_fixed_number(p, "parallel.virtual_stages", 0) <= 1;
 }
 
+static bool lacks_fsdp_with_pp(const Plan *p)
+{
+    static const Strategy strategies[] = { STRATEGY_ZERO2, STRATEGY_FSDP, STRATEGY_HSDP };
+    bool asked = p->own.pp > 1 && strategy_shares_each(p->own.strategy);
+    for (size_t i = 0; i < ARRAY_N(strategies); i++)
+        asked = asked || asks(p, "parallel.strategy", strategy_names[strategies[i]]);
+    return p->sw.lacks_fsdp_with_pp && !asked;
+}
+
 bool plan_stack_lacks(const Plan *p, const PlanCandidate *c)
 {
     return (c->tp > 1 && lacks_dim(p, DIM_TP)) || (c->pp > 1 && lacks_dim(p, DIM_PP)) ||
            (c->cp > 1 && lacks_dim(p, DIM_CP)) || (c->ep > 1 && lacks_dim(p, DIM_EP)) ||
            (c->sequence_parallel && lacks_sequence_parallel(p)) ||
            (c->schedule == SCHEDULE_INTERLEAVED && lacks_interleaved(p)) ||
+           (c->pp > 1 && strategy_shares_each(c->strategy) && lacks_fsdp_with_pp(p)) ||
            lacks_strategy(p, c->strategy);
 }
 
@@ -80,6 +90,7 @@ static uint32_t list_lacks(const Plan *p, char *text, size_t cap)
     list(&l, lacks_dim(p, DIM_EP) && scenario_experts(m) > 0, "ep");
     for (size_t i = 0; i < ARRAY_N(strategies); i++)
         list(&l, lacks_strategy(p, strategies[i]), strategy_names[strategies[i]]);
+    list(&l, lacks_fsdp_with_pp(p) && !pp && cuts, "fsdp with pp");
     return l.n;
 }
 

@@ -136,9 +136,11 @@ static const Fact lack_facts[] = {
     { "zero2", offsetof(Software, lacks_strategy[STRATEGY_ZERO2]) },
     { "fsdp", offsetof(Software, lacks_strategy[STRATEGY_FSDP]) },
     { "hsdp", offsetof(Software, lacks_strategy[STRATEGY_HSDP]) },
+    { "fsdp_with_pp", offsetof(Software, lacks_fsdp_with_pp) },
 };
 
-#define LACK_WORDS     "tp, pp, cp, ep, sequence_parallel, interleaved, zero1, zero2, fsdp, hsdp"
+#define LACK_WORDS \
+    "tp, pp, cp, ep, sequence_parallel, interleaved, zero1, zero2, fsdp, hsdp, fsdp_with_pp"
 #define SCHEDULE_WORDS "zb-h1, zb-1p, zb-2p, zbv, dualpipe"
 #define PASS_WORDS \
     "zero_grads, check_grads, average_grads, main_grads, unscale, norm, clip, copy_params"

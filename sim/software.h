@@ -255,6 +255,7 @@ typedef struct Software {
      * out: nothing. */
     bool lacks_dim[DIM_N], lacks_strategy[STRATEGY_N];
     bool lacks_sequence_parallel, lacks_interleaved;
+    bool lacks_fsdp_with_pp; /* zero2, fsdp and hsdp only without a pipeline */
     uint64_t vocab_multiple; /* vocabulary is padded to a multiple of this times tp */
 
     /* Fitted; where nothing was fitted 1, but compute_scale what is assumed. */
@@ -308,6 +309,15 @@ bool software_is_known(const Scenario *s);
 bool software_of(Software *sw, Arena *arena, const Scenario *s, Err *err);
 /* recompute.selective names something; else it is the same as none. */
 bool software_selects(const Software *sw);
+/* Does a strategy share out gradients of each micro-batch, as some stacks do not in a pipeline? */
+static inline bool strategy_shares_each(Strategy s)
+{
+    return s == STRATEGY_ZERO2 || s == STRATEGY_FSDP || s == STRATEGY_HSDP;
+}
+/* "cp, zero1": what a scenario does that the stack cannot (software_lacks.c); "" where nothing.
+ * text holds SOFTWARE_LACKS_CAP bytes. */
+enum { SOFTWARE_LACKS_CAP = 120 };
+const char *software_lacks_text(const Software *sw, const Parallel *p, char *text);
 /* Its name alone; of a built-in one, which need not exist, what node says. */
 const char *software_name(Arena *arena, JsonNode node, Err *err);
 

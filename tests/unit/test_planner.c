@@ -1126,6 +1126,7 @@ static void check_lacks(const char *software, Setting fixed, const char *left_ou
                    (c->cp > 1 && sw->lacks_dim[DIM_CP]) ||
                    (c->sequence_parallel && sw->lacks_sequence_parallel) ||
                    (c->schedule == SCHEDULE_INTERLEAVED && sw->lacks_interleaved) ||
+                   (c->pp > 1 && strategy_shares_each(c->strategy) && sw->lacks_fsdp_with_pp) ||
                    sw->lacks_strategy[c->strategy];
     }
     CHECK(p.n > 0);
@@ -1150,7 +1151,15 @@ static void what_the_stack_lacks_is_left_out_unless_asked_for(void)
         { "nanogpt-2023", { "parallel.strategy", "fsdp" }, "pp, cp, zero1, zero2, hsdp", true },
         { "megatron-lm-2021", { 0 }, "cp, zero1, zero2, fsdp, hsdp", true }, /* its sp */
         { "megatron-lm-2022", { 0 }, "cp, zero2, fsdp, hsdp", false },
-        { "megatron-deepspeed-2022", { 0 }, "interleaved, cp, hsdp", true },
+        { "megatron-deepspeed-2022", { 0 }, "interleaved, cp, hsdp, fsdp with pp", true },
+        { "megatron-deepspeed-2022",
+          { "parallel.sequence_parallel", "false" },
+          "interleaved, cp, hsdp, fsdp with pp",
+          false },
+        { "megatron-deepspeed-2022",
+          { "parallel.strategy", "fsdp" },
+          "interleaved, cp, hsdp",
+          true },
         { "nanotron-2025", { 0 }, "interleaved, zero2, fsdp, hsdp", false },
         { "nanotron-2025", { "parallel.schedule", "interleaved" }, "zero2, fsdp, hsdp", true },
     };

@@ -195,6 +195,8 @@ static void has_what_it_uses(JsonNode row)
     for (int k = 0; k < STRATEGY_N; k++)
         CHECK(!sw.lacks_strategy[k] || !strategy || strcmp(strategy, strategy_names[k]) != 0);
     CHECK(!sw.lacks_interleaved || !row_splits(row, "virtual_stages"));
+    CHECK(!sw.lacks_fsdp_with_pp || !row_splits(row, "pp") || !strategy ||
+          (strcmp(strategy, "fsdp") != 0 && strcmp(strategy, "zero2") != 0));
     CHECK(!sw.lacks_sequence_parallel ||
           !json_truth(json_member(parallel, "sequence_parallel")));
     arena_free(&arena);
