@@ -56,14 +56,16 @@ static bool holds_more(const Plan *p, const PlanCandidate *c)
     return !all && plan_micro_batches(p, c) > schedule_fill(c->schedule, c->pp);
 }
 
-/* One that differs in having a smaller micro-batch, and does not fit. */
+/* One that differs in having a smaller micro-batch, and does not fit; those that refine added stand
+ * behind all others, smaller or not. */
 static const PlanCandidate *smaller_too_large(const Task *t, const PlanCandidate *c)
 {
     if (!holds_more(t->plan, c))
         return NULL;
     for (const PlanCandidate *a = &t->plan->candidates[t->first]; a < c; a++)
-        if (a->fate == PLAN_TOO_LARGE && a->recompute == c->recompute &&
-            a->schedule == c->schedule && a->virtual_stages == c->virtual_stages &&
+        if (a->fate == PLAN_TOO_LARGE && a->micro_batch < c->micro_batch &&
+            a->recompute == c->recompute && a->schedule == c->schedule &&
+            a->virtual_stages == c->virtual_stages &&
             a->sequence_parallel == c->sequence_parallel && plan_same_share(a, c))
             return a;
     return NULL;

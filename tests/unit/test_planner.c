@@ -926,6 +926,22 @@ static void the_best_fit_with_fragmentation(void)
     plan_free(&p);
 }
 
+/* With one split alone those between stand behind larger ones, which do not fit. */
+static void micro_batches_between_are_tried_whoever_stands_before(void)
+{
+    Setting settings[] = { { "cluster.gpu.memory_bytes", "30GiB" } };
+    PlanOptions o = options_of(small_example, 1);
+    Plan p;
+    Err err = { 0 };
+    o.settings = settings;
+    o.settings_n = 1;
+    if (CHECK(plan_run(&p, &o, &err))) {
+        CHECK_U64(40, p.candidates[p.order[0]].micro_batch);
+        CHECK_INT(RECOMPUTE_NONE, p.candidates[p.order[0]].recompute);
+    }
+    plan_free(&p);
+}
+
 /* ddp without recomputation misses by fragmentation: then one that recomputes a layer is asked. */
 static void why_asks_who_recomputes_more(void)
 {
@@ -1259,6 +1275,7 @@ int main(void)
     RUN(works_bound_as_graphs_do);
     RUN(the_best_fit_where_groups_span_nodes);
     RUN(the_best_fit_with_fragmentation);
+    RUN(micro_batches_between_are_tried_whoever_stands_before);
     RUN(why_asks_who_recomputes_more);
     RUN(as_few_layers_are_recomputed_as_fit);
     RUN(layers_are_as_many_as_are_asked_for);
