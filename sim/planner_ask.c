@@ -110,7 +110,8 @@ static PlanCandidate *least_unknown(Asked *a)
 static void look_at_family(Asked *a, PlanCandidate *c)
 {
     PlanCandidate *first = plan_first_of_family(a->p, c), *end = &a->p->candidates[a->p->n];
-    if (a->fast && a->fast->fate != PLAN_SIMULATED)
+    if (a->fast &&
+        plan_is_family(a->fast, c)) /* it may not fit, or with more layers recomputed */
         find_fast(a);
     for (; first < end && plan_is_family(first, c); first++) {
         note_fast(a, first);

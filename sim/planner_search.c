@@ -445,26 +445,36 @@ void plan_simulate(const Plan *p, PlanCandidate *c)
         try_next_of_family(p, (uint32_t)(c - p->candidates));
 }
 
+/* Of one that seemed to fit: it does not, or only with more layers recomputed, in more time. */
+static bool misses(Plan *p, const Task *t, uint32_t layers)
+{
+    const PlanCandidate *c = &p->candidates[t->first];
+    if (c->fate == PLAN_TOO_LARGE)
+        try_next_of_family(p, t->first);
+    return c->fate != PLAN_SIMULATED || c->recompute_layers != layers;
+}
+
 /* True if somebody does not: then others may be among the best. */
 static bool some_do_not_fit(Plan *p)
 {
     Task *tasks = mem_zero(p->n, sizeof *tasks);
+    uint32_t *layers = mem_zero(p->n, sizeof *layers);
     Fastest *fastest = mem_zero(p->bases_n, sizeof *fastest);
     uint32_t n = 0;
     bool some = false;
     for (uint32_t b = 0; b < p->bases_n; b++)
         fastest[b] = fastest_of(p, b);
-    for (uint32_t i = 0; i < p->n; i++)
-        if (is_doubtful(p, &p->candidates[i], fastest))
-            tasks[n++] = (Task){ .first = i, .depth = PLAN_WEIGHED };
+    for (uint32_t i = 0; i < p->n; i++) {
+        if (!is_doubtful(p, &p->candidates[i], fastest))
+            continue;
+        layers[n] = p->candidates[i].recompute_layers;
+        tasks[n++] = (Task){ .first = i, .depth = PLAN_WEIGHED };
+    }
     run_tasks(p, tasks, n);
     for (uint32_t i = 0; i < n; i++)
-        if (p->candidates[tasks[i].first].fate != PLAN_SIMULATED) {
-            if (p->candidates[tasks[i].first].fate == PLAN_TOO_LARGE)
-                try_next_of_family(p, tasks[i].first);
-            some = true;
-        }
+        some |= misses(p, &tasks[i], layers[i]);
     free(fastest);
+    free(layers);
     free(tasks);
     return some;
 }

@@ -926,6 +926,34 @@ static void the_best_fit_with_fragmentation(void)
     plan_free(&p);
 }
 
+/* Some of them fit only with more layers recomputed than it seemed, in more time: others are as
+ * good then. */
+static void the_ten_best_fit_with_all_simulated(void)
+{
+    static const char *const memory[] = { "24GiB", "32GiB" };
+    for (size_t i = 0; i < ARRAY_N(memory); i++) {
+        Setting settings[] = { { "cluster.gpu.memory_bytes", memory[i] },
+                               { "parallel.pp", "1" },
+                               { "parallel.cp", "1" } };
+        PlanOptions few = options_of("scenarios/examples/llama3-8b-fsdp.json", 8), all;
+        Plan p, q;
+        Err err = { 0 };
+        few.settings = settings;
+        few.settings_n = ARRAY_N(settings);
+        all = few;
+        all.all = true;
+        CHECK(plan_run(&p, &few, &err) && plan_run(&q, &all, &err));
+        CHECK(p.order_n >= PLAN_TOP && q.order_n >= PLAN_TOP);
+        for (uint32_t k = 0; k < p.order_n && k < q.order_n && k < PLAN_TOP; k++) {
+            const PlanCandidate *a = &p.candidates[p.order[k]], *b = &q.candidates[q.order[k]];
+            CHECK_INT(PLAN_RESERVED, b->known);
+            CHECK(a->need_bytes == b->need_bytes && a->step_s == b->step_s);
+        }
+        plan_free(&p);
+        plan_free(&q);
+    }
+}
+
 /* With one split alone those between stand behind larger ones, which do not fit. */
 static void micro_batches_between_are_tried_whoever_stands_before(void)
 {
@@ -1275,6 +1303,7 @@ int main(void)
     RUN(works_bound_as_graphs_do);
     RUN(the_best_fit_where_groups_span_nodes);
     RUN(the_best_fit_with_fragmentation);
+    RUN(the_ten_best_fit_with_all_simulated);
     RUN(micro_batches_between_are_tried_whoever_stands_before);
     RUN(why_asks_who_recomputes_more);
     RUN(as_few_layers_are_recomputed_as_fit);
