@@ -146,6 +146,7 @@ typedef struct Plan {
     Parallel own; /* likewise; without stage_layers */
     /* --set training.recompute={"layers": N}; NONE_U32: as many as are needed. */
     uint32_t fixed_layers;
+    double kept_free; /* part of each GPU's memory that candidates must leave */
     /* By Schedule: tried where --set names none, the stack's and the scenario's own; 1f1b and
      * interleaved are in any case. */
     bool offered[SCHEDULE_N];
@@ -200,6 +201,12 @@ typedef enum PlanWeighing {
 /* Fills need_bytes and gpu_bytes of the GPU with the least left.  memory: of g's roles. */
 void plan_weigh(PlanCandidate *c, const Plan *p, const Graph *g, const Machine *m,
                 RoleMemory *memory, PlanWeighing how);
+
+/* What candidates may have of so many bytes. */
+static inline uint64_t plan_there_bytes(const Plan *p, uint64_t bytes)
+{
+    return bytes - (uint64_t)(p->kept_free * (double)bytes);
+}
 
 /* Of a candidate and its GPU count. */
 static inline uint32_t plan_gpus(const PlanCandidate *c)

@@ -141,6 +141,6 @@ void plan_weigh(PlanCandidate *c, const Plan *p, const Graph *g, const Machine *
     }
     free(order);
     c->need_bytes = most.bytes;
-    c->gpu_bytes = most.there_bytes;
+    c->gpu_bytes = plan_there_bytes(p, most.there_bytes);
     c->known = how == PLAN_WEIGH_ALLOCATED ? PLAN_ALLOCATED : PLAN_RESERVED;
 }

@@ -16,6 +16,7 @@
 
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "sim/build.h"
 #include "sim/texts.h"
@@ -179,10 +180,47 @@ static double spare(const PlanCandidate *c)
     return 1 - (double)c->need_bytes / (double)c->gpu_bytes;
 }
 
-static bool asks_room(const PlanCandidate *c, const PlanCandidate *best)
+static bool asks_any(const PlanCandidate *c, const PlanCandidate *best)
 {
+    (void)c;
     (void)best;
-    return spare(c) >= enough_spare;
+    return true;
+}
+
+/* As if the GPU were smaller: who does not fit into that any more has those of its family that
+ * recompute more tried, or more of its layers. */
+static void make_smaller(const Plan *p, PlanCandidate *c)
+{
+    bool needless = c->fate == PLAN_NEEDLESS;
+    c->gpu_bytes = plan_there_bytes(p, c->gpu_bytes);
+    if (c->fate == PLAN_REFUSED || (!needless && c->need_bytes <= c->gpu_bytes))
+        return;
+    if (!needless && !(plan_seeks_layers(p, c) && c->fate != PLAN_TOO_LARGE)) {
+        c->fate = PLAN_TOO_LARGE;
+        c->untried = false;
+        return;
+    }
+    c->fate = PLAN_TOO_SLOW;
+    c->untried = true;
+    c->known = PLAN_BOUND;
+    c->need_bytes = plan_memory_bound(p, c);
+    c->expanded_s = 0;
+}
+
+/* The fastest that leaves enough_spare; false: none does. */
+static bool find_roomy(const Plan *p, PlanCandidate *found)
+{
+    Plan roomy = *p;
+    roomy.kept_free = enough_spare;
+    roomy.candidates = mem_zero(p->n, sizeof *roomy.candidates);
+    memcpy(roomy.candidates, p->candidates, p->n * sizeof *roomy.candidates);
+    for (uint32_t i = 0; i < p->n; i++)
+        make_smaller(&roomy, &roomy.candidates[i]);
+    const PlanCandidate *fast = plan_find(&roomy, asks_any).fast;
+    if (fast)
+        *found = *fast;
+    free(roomy.candidates);
+    return fast != NULL;
 }
 
 /* ---- sentences ---- */
@@ -280,12 +318,13 @@ static void explain_room(Plan *p)
     const PlanCandidate *best = &p->candidates[p->order[0]];
     if (spare(best) >= LITTLE_SPARE)
         return;
-    const PlanCandidate *c = plan_find(p, asks_room).fast;
-    double more = c ? 100 * (c->step_s / best->step_s - 1) : 0;
+    PlanCandidate c = { 0 };
+    bool some = find_roomy(p, &c);
+    double more = some ? 100 * (c.step_s / best->step_s - 1) : 0;
     snprintf(so, sizeof so, "none leaves a tenth of it");
-    if (c)
+    if (some)
         snprintf(so, sizeof so, "the best that leaves a tenth takes %.40s (%.200s), %.1f %% %s",
-                 text_seconds(time, c->step_s), plan_label(label, c), fabs(more),
+                 text_seconds(time, c.step_s), plan_label(label, &c), fabs(more),
                  more < 0 ? "less" : "more");
     snprintf(text, sizeof text,
              "Only %.40s of a GPU's memory are left (%.1f %%), which is predicted within a few "
