@@ -5,8 +5,9 @@
  *     by work   -------------- x   ?        |    |    |               too large, if nothing else
  *     graphs                       x ------ x -- x -- o               tried, until one fits
  *
- * Memory falls by about the same for each, which says how many more to try next; none is passed
- * over, as whatever fits after a leap has the one below it tried, too.
+ * Memory falls by about the same for each, which says how many more to try next; whatever fits
+ * after a leap has the one below it tried, too.  (Of fragments more layers may leave more: then
+ * fewer than those may fit as well, only not one less.)
  */
 #include "sim/planner_parts.h"
 #include "sim/scenario_parts.h"

@@ -23,7 +23,7 @@
  *     layers     shared out evenly, and with fewer on the last stage where the head takes as long
  *                as some (planner_stages.c)
  *     strategy   ddp, zero1, fsdp; zero2 and hsdp (sharding within the node) with pp 1;
- *                one alone where nothing is replicated
+ *                one alone where nothing is replicated, unless --set asks for another
  *     all of it  but what the stack cannot do (planner_lacks.c)
  *
  * What --set fixes (planner_fixed.c) is tried whatever these rules say, if the reader allows it.
@@ -526,18 +526,19 @@ static void try_strategies(Plan *p, PlanCandidate c)
 {
     static const Strategy strategies[] = { STRATEGY_DDP, STRATEGY_ZERO1, STRATEGY_ZERO2,
                                            STRATEGY_FSDP, STRATEGY_HSDP };
-    c.strategy = plan_gpus(&c) == 1 ? STRATEGY_SINGLE : STRATEGY_DDP;
+    bool replicates = c.dp * c.cp > 1, fixed = plan_fixed(p, "parallel.strategy");
+    Strategy none = plan_gpus(&c) == 1 ? STRATEGY_SINGLE : STRATEGY_DDP;
+    c.strategy = none;
     c.shard_size = 1;
-    if (c.dp * c.cp == 1) {
+    if (!replicates)
         try_batches(p, c);
-        return;
-    }
-    for (size_t i = 0; i < ARRAY_N(strategies); i++) {
+    for (size_t i = 0; i < ARRAY_N(strategies) && (replicates || fixed); i++) {
+        if (!replicates && strategies[i] == none)
+            continue;
         c.strategy = strategies[i];
         c.shard_size = c.strategy == STRATEGY_HSDP ? shard_of(p, &c) : 1;
         bool shards = c.shard_size > 1 && c.shard_size < c.dp && c.dp % c.shard_size == 0;
-        bool alone = (c.strategy == STRATEGY_ZERO2 || c.strategy == STRATEGY_HSDP) &&
-                     !plan_fixed(p, "parallel.strategy");
+        bool alone = (c.strategy == STRATEGY_ZERO2 || c.strategy == STRATEGY_HSDP) && !fixed;
         if ((c.strategy == STRATEGY_HSDP && !shards) || (alone && c.pp > 1) ||
             (c.ep > 1 && !shares_experts(&(Parallel){ .strategy = c.strategy })))
             continue;
