@@ -285,7 +285,7 @@ typedef bool CheckWorld(World *w);
 static void each_drawn(CheckWorld *check)
 {
     uint32_t comms_n = 0;
-    for (uint64_t seed = 0; seed < DRAWN_N; seed++) {
+    for (uint64_t seed = 0; seed < check_cases(DRAWN_N); seed++) {
         Draw d;
         Drawn x;
         World w = { 0 };
@@ -296,7 +296,7 @@ static void each_drawn(CheckWorld *check)
         world_free(&w);
         drawn_free(&x);
     }
-    CHECK(comms_n > 10 * DRAWN_N);
+    CHECK(comms_n > 10 * check_cases(DRAWN_N));
 }
 
 static bool ends_ahead(World *w)
