@@ -50,7 +50,7 @@ static bool lacks_interleaved(const Plan *p)
 static bool lacks_fsdp_with_pp(const Plan *p)
 {
     static const Strategy strategies[] = { STRATEGY_ZERO2, STRATEGY_FSDP, STRATEGY_HSDP };
-    bool asked = p->own.pp > 1 && strategy_shares_each(p->own.strategy);
+    bool asked = p->own.pp > 1 && strategy_shards_grads(p->own.strategy);
     for (size_t i = 0; i < ARRAY_N(strategies); i++)
         asked = asked || asks(p, "parallel.strategy", strategy_names[strategies[i]]);
     return p->sw.lacks_fsdp_with_pp && !asked;
@@ -62,7 +62,7 @@ bool plan_stack_lacks(const Plan *p, const PlanCandidate *c)
            (c->cp > 1 && lacks_dim(p, DIM_CP)) || (c->ep > 1 && lacks_dim(p, DIM_EP)) ||
            (c->sequence_parallel && lacks_sequence_parallel(p)) ||
            (c->schedule == SCHEDULE_INTERLEAVED && lacks_interleaved(p)) ||
-           (c->pp > 1 && strategy_shares_each(c->strategy) && lacks_fsdp_with_pp(p)) ||
+           (c->pp > 1 && strategy_shards_grads(c->strategy) && lacks_fsdp_with_pp(p)) ||
            lacks_strategy(p, c->strategy);
 }
 

@@ -25,12 +25,6 @@ typedef struct PerParameter {
     double own, all;
 } PerParameter;
 
-/* On whatever ranks; where there is but one the whole may stay. */
-static bool may_shard_grads(Strategy s)
-{
-    return s == STRATEGY_ZERO2 || s == STRATEGY_FSDP || s == STRATEGY_HSDP;
-}
-
 /* fsdp in a pipeline: gradients of all micro-batches but the last are summed before they are shared
  * out.  Chunks that take turns have all begun when the first begins its last where there are two
  * rounds. */
@@ -54,7 +48,7 @@ static PerParameter per_parameter(const Plan *p, const Scenario *s, bool ended)
     double state = optimizer_moments(t->optimizer) * (double)dtype_bytes(f.moments) +
                    (f.masters ? (double)dtype_bytes(f.master) : 0);
     double shard = shards_params(l, &p->sw) ? (double)dtype_bytes(f.shard) : grads;
-    bool persist = p->sw.grads_persist && !may_shard_grads(l->strategy);
+    bool persist = p->sw.grads_persist && !strategy_shards_grads(l->strategy);
     double own = ended && sums_whole(s) ? fmin(grads, (double)dtype_bytes(f.made)) : 0;
     shard = ended && own == 0 ? shard : 0;
     switch (l->strategy) {

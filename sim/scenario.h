@@ -33,6 +33,12 @@ typedef enum Strategy {
     STRATEGY_N
 } Strategy;
 
+/* On whatever ranks; where there is but one the whole may stay. */
+static inline bool strategy_shards_grads(Strategy s)
+{
+    return s == STRATEGY_ZERO2 || s == STRATEGY_FSDP || s == STRATEGY_HSDP;
+}
+
 typedef enum Schedule {
     SCHEDULE_NAIVE,
     SCHEDULE_GPIPE,

@@ -309,11 +309,6 @@ bool software_is_known(const Scenario *s);
 bool software_of(Software *sw, Arena *arena, const Scenario *s, Err *err);
 /* recompute.selective names something; else it is the same as none. */
 bool software_selects(const Software *sw);
-/* Does a strategy share out gradients of each micro-batch, as some stacks do not in a pipeline? */
-static inline bool strategy_shares_each(Strategy s)
-{
-    return s == STRATEGY_ZERO2 || s == STRATEGY_FSDP || s == STRATEGY_HSDP;
-}
 /* "cp, zero1": what a scenario does that the stack cannot (software_lacks.c); "" where nothing.
  * text holds SOFTWARE_LACKS_CAP bytes. */
 enum { SOFTWARE_LACKS_CAP = 120 };

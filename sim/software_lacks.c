@@ -30,7 +30,7 @@ const char *software_lacks_text(const Software *sw, const Parallel *p, char *tex
     add(&w, sw->lacks_sequence_parallel && p->sequence_parallel, "sequence_parallel");
     add(&w, sw->lacks_interleaved && p->schedule == SCHEDULE_INTERLEAVED, "interleaved");
     add(&w, alone, strategy_names[p->strategy]);
-    if (!alone && sw->lacks_fsdp_with_pp && p->pp > 1 && strategy_shares_each(p->strategy)) {
+    if (!alone && sw->lacks_fsdp_with_pp && p->pp > 1 && strategy_shards_grads(p->strategy)) {
         add(&w, true, strategy_names[p->strategy]);
         w.at += (size_t)snprintf(text + w.at, SOFTWARE_LACKS_CAP - w.at, " with pp");
     }

@@ -1194,12 +1194,12 @@ static void check_lacks(const char *software, Setting fixed, const char *left_ou
     for (uint32_t k = 0; k < p.n; k++) {
         const PlanCandidate *c = &p.candidates[k];
         const Software *sw = &p.sw;
-        lacking += (c->pp > 1 && sw->lacks_dim[DIM_PP]) ||
-                   (c->cp > 1 && sw->lacks_dim[DIM_CP]) ||
-                   (c->sequence_parallel && sw->lacks_sequence_parallel) ||
-                   (c->schedule == SCHEDULE_INTERLEAVED && sw->lacks_interleaved) ||
-                   (c->pp > 1 && strategy_shares_each(c->strategy) && sw->lacks_fsdp_with_pp) ||
-                   sw->lacks_strategy[c->strategy];
+        lacking +=
+            (c->pp > 1 && sw->lacks_dim[DIM_PP]) || (c->cp > 1 && sw->lacks_dim[DIM_CP]) ||
+            (c->sequence_parallel && sw->lacks_sequence_parallel) ||
+            (c->schedule == SCHEDULE_INTERLEAVED && sw->lacks_interleaved) ||
+            (c->pp > 1 && strategy_shards_grads(c->strategy) && sw->lacks_fsdp_with_pp) ||
+            sw->lacks_strategy[c->strategy];
     }
     CHECK(p.n > 0);
     CHECK_INT(tries, lacking > 0);
