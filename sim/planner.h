@@ -98,8 +98,8 @@ typedef struct PlanCandidate {
     Strategy strategy;
     uint32_t dp, tp, pp, cp, ep, shard_size, micro_batch, virtual_stages;
     Recompute recompute;
-    uint32_t
-        recompute_layers; /* of RECOMPUTE_LAYERS, which may become more: planner_layers.c */
+    /* Of RECOMPUTE_LAYERS; may become more, see planner_layers.c. */
+    uint32_t recompute_layers;
     Schedule schedule;
     bool sequence_parallel;
     uint32_t *stage_layers; /* NULL: shared out evenly; see planner_stages.c */

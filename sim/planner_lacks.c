@@ -7,12 +7,7 @@
 #include <string.h>
 
 #include "sim/scenario_parts.h"
-
-typedef struct Lacked {
-    uint32_t n;
-    size_t at, cap;
-    char *text;
-} Lacked;
+#include "sim/texts.h"
 
 static bool lacks_dim(const Plan *p, Dim d)
 {
@@ -47,13 +42,15 @@ static bool lacks_interleaved(const Plan *p)
            plan_fixed_number(p, "parallel.virtual_stages", 0) <= 1;
 }
 
+/* Who asks for both asks for them together. */
 static bool lacks_fsdp_with_pp(const Plan *p)
 {
-    static const Strategy strategies[] = { STRATEGY_ZERO2, STRATEGY_FSDP, STRATEGY_HSDP };
-    bool asked = p->own.pp > 1 && strategy_shards_grads(p->own.strategy);
-    for (size_t i = 0; i < ARRAY_N(strategies); i++)
-        asked = asked || asks(p, "parallel.strategy", strategy_names[strategies[i]]);
-    return p->sw.lacks_fsdp_with_pp && !asked;
+    bool pp = p->own.pp > 1 || plan_fixed_number(p, "parallel.pp", 0) > 1;
+    bool shards = strategy_shards_grads(p->own.strategy);
+    for (int s = 0; s < STRATEGY_N; s++)
+        shards |= strategy_shards_grads((Strategy)s) &&
+                  asks(p, "parallel.strategy", strategy_names[s]);
+    return p->sw.lacks_fsdp_with_pp && !(pp && shards);
 }
 
 bool plan_stack_lacks(const Plan *p, const PlanCandidate *c)
@@ -66,39 +63,32 @@ bool plan_stack_lacks(const Plan *p, const PlanCandidate *c)
            lacks_strategy(p, c->strategy);
 }
 
-static void list(Lacked *l, bool lacks, const char *word)
-{
-    if (lacks && l->at < l->cap)
-        l->at += (size_t)snprintf(l->text + l->at, l->cap - l->at, "%s%s",
-                                  l->n++ > 0 ? ", " : "", word);
-}
-
 /* Of what the model could make use of. */
-static uint32_t list_lacks(const Plan *p, char *text, size_t cap)
+static void list_lacks(const Plan *p, char *text, size_t cap)
 {
     static const Strategy strategies[] = { STRATEGY_ZERO1, STRATEGY_ZERO2, STRATEGY_FSDP,
                                            STRATEGY_HSDP };
-    Lacked l = { .text = text, .cap = cap };
+    TextList l = { .text = text, .cap = cap };
     const Model *m = &p->bases[0].model;
     bool tp = lacks_dim(p, DIM_TP), pp = lacks_dim(p, DIM_PP), cuts = m->kind != MODEL_CONVNET;
     text[0] = '\0';
-    list(&l, tp && cuts, "tp");
-    list(&l, lacks_sequence_parallel(p) && !tp && cuts, "sequence_parallel");
-    list(&l, pp && cuts, "pp");
-    list(&l, lacks_interleaved(p) && !pp && cuts, "interleaved");
-    list(&l, lacks_dim(p, DIM_CP) && m->kind == MODEL_TRANSFORMER, "cp");
-    list(&l, lacks_dim(p, DIM_EP) && scenario_experts(m) > 0, "ep");
+    text_list_add(&l, tp && cuts, "tp");
+    text_list_add(&l, lacks_sequence_parallel(p) && !tp && cuts, "sequence_parallel");
+    text_list_add(&l, pp && cuts, "pp");
+    text_list_add(&l, lacks_interleaved(p) && !pp && cuts, "interleaved");
+    text_list_add(&l, lacks_dim(p, DIM_CP) && m->kind == MODEL_TRANSFORMER, "cp");
+    text_list_add(&l, lacks_dim(p, DIM_EP) && scenario_experts(m) > 0, "ep");
     for (size_t i = 0; i < ARRAY_N(strategies); i++)
-        list(&l, lacks_strategy(p, strategies[i]), strategy_names[strategies[i]]);
-    list(&l, lacks_fsdp_with_pp(p) && !pp && cuts, "fsdp with pp");
-    return l.n;
+        text_list_add(&l, lacks_strategy(p, strategies[i]), strategy_names[strategies[i]]);
+    text_list_add(&l, lacks_fsdp_with_pp(p) && !pp && cuts, "fsdp with pp");
 }
 
 const char *plan_lacks_text(const Plan *p, char *text, size_t cap)
 {
     char words[100];
     text[0] = '\0';
-    if (list_lacks(p, words, sizeof words) > 0)
+    list_lacks(p, words, sizeof words);
+    if (*words)
         snprintf(text, cap, "left out, as %.60s does not have them: %s", p->sw.name, words);
     return text;
 }

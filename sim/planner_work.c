@@ -289,7 +289,7 @@ const PlanWork **plan_block_works(const Plan *p, const PlanCandidate *c, const S
     const PlanWork *plain = &p->works[c->work];
     const PlanWork *again = c->again != NONE_U32 ? &p->works[c->again] : plain;
     uint32_t blocks = scenario_blocks(&s->model) + 2;
-    const PlanWork **of = mem_zero((size_t)blocks + l->pp, sizeof *of);
+    const PlanWork **of = mem_zero(blocks, sizeof *of);
     uint32_t *chosen = mem_zero(l->pp, sizeof *chosen); /* by stage */
     for (uint32_t k = 0, at = 0; k < l->pp * l->virtual_stages; k++) {
         uint32_t *stage = &chosen[schedule_stage(l->schedule, l->pp, k)];

@@ -96,3 +96,10 @@ char *text_name(char *text, const char *name, uint32_t width)
     printable_cut(text, TEXT_CAP, name, width);
     return text;
 }
+
+void text_list_add(TextList *l, bool has, const char *word)
+{
+    if (has && l->at < l->cap)
+        l->at += (size_t)snprintf(l->text + l->at, l->cap - l->at, "%s%s",
+                                  l->at > 0 ? ", " : "", word);
+}

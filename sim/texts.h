@@ -30,4 +30,11 @@ char *text_name(char *text, const char *name, uint32_t width);
 /* Characters of UTF-8 text: how wide it is on a terminal, for what names are made of. */
 uint32_t text_width(const char *text);
 
+/* Words with commas between them, as they are added to text, which is empty at first. */
+typedef struct TextList {
+    char *text;
+    size_t at, cap;
+} TextList;
+void text_list_add(TextList *l, bool has, const char *word);
+
 #endif

@@ -1230,7 +1230,7 @@ static void what_the_stack_lacks_is_left_out_unless_asked_for(void)
           false },
         { "megatron-deepspeed-2022",
           { "parallel.strategy", "fsdp" },
-          "interleaved, cp, hsdp",
+          "interleaved, cp, hsdp, fsdp with pp",
           true },
         { "nanotron-2025", { 0 }, "interleaved, zero2, fsdp, hsdp", false },
         { "nanotron-2025", { "parallel.schedule", "interleaved" }, "zero2, fsdp, hsdp", true },
