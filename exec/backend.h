@@ -78,7 +78,9 @@ typedef struct BackendType {
     bool own_memory; /* the program's arena is the backend's, not the fabric's: parameters get
                         there, and snapshots from there, by write and read (exec/store.h) */
 
-    /* False and a sentence when a task of the program cannot run here. */
+    /* False and a sentence when a task of the program cannot run here.  Before the rank has any
+     * other thread; open asks again.  NULL: only open says. */
+    bool (*check)(const Program *p, Err *err);
     bool (*open)(Backend **b, const Job *job, Err *err);
     void (*close)(Backend *b); /* ends its threads; NULL is fine */
 

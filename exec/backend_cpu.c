@@ -283,7 +283,8 @@ static const TaskRecord *cpu_records(const Backend *b)
     return b->records;
 }
 
-const BackendType backend_cpu = { .open = cpu_open,
+const BackendType backend_cpu = { .check = kernels_check,
+                                  .open = cpu_open,
                                   .close = cpu_close,
                                   .read = cpu_read,
                                   .write = cpu_write,

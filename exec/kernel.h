@@ -89,8 +89,8 @@ extern const Kernel cpu_kernels[OP_KIND_N];
 bool kernels_known(const Program *p, const char *backend, Err *err);
 
 /* False and a sentence when an op of the program has no kernel here (fp8, conv ...), or when
- * OpenBLAS is needed and not installed.  Call it before threads start: it sets an environment
- * variable. */
+ * OpenBLAS is needed and not installed, or has no room.  Call it before threads start: it sets an
+ * environment variable, and their stacks and heaps may take the last room. */
 bool kernels_check(const Program *p, Err *err);
 
 /* Loads OpenBLAS; what kernels_check does of it. */

@@ -43,9 +43,11 @@ static _Atomic int64_t gemm_ns, axpy_ns;
 
 static char load_error[200]; /* why it could not be loaded; "": it is not there */
 
-/* OpenBLAS asks for its buffers again and again until it gets them: where the address space is
- * limited (ulimit -v) a rank would hang.  0.3.21 hung with 60 MiB left and did not with 100. */
-enum { BLAS_BUFFERS = 128 << 20 };
+/* OpenBLAS asks for a buffer again and again until it gets it: where the address space is limited
+ * (ulimit -v) a rank would hang.  0.3.21 maps 128 MiB at the first product that is not small (its
+ * small ones, to a hundred cubed, take none), and uses the same ever after, whichever thread
+ * multiplies.  So it is made to take it at once. */
+enum { BLAS_BUFFERS = 128 << 20, NOT_SMALL = 128 };
 
 static bool has_room_for_buffers(void)
 {
@@ -53,6 +55,26 @@ static bool has_room_for_buffers(void)
     if (trial == MAP_FAILED)
         return false;
     munmap(trial, BLAS_BUFFERS);
+    return true;
+}
+
+static void take_buffers(void)
+{
+    enum { N = NOT_SMALL };
+    float *a = mem_zero((size_t)2 * N * N, sizeof *a), *c = a + N * N;
+    sgemm(ROW_MAJOR, NO_TRANSPOSE, NO_TRANSPOSE, N, N, N, 1, a, N, a, N, 0, c, N);
+    free(a);
+}
+
+static bool make_room(void)
+{
+    static atomic_bool has_room; /* of a process, and of those it forks */
+    if (atomic_load(&has_room))
+        return true;
+    if (!has_room_for_buffers())
+        return false;
+    take_buffers();
+    atomic_store(&has_room, true);
     return true;
 }
 
@@ -84,7 +106,7 @@ bool gemm_load(Err *err)
     if (!sgemm)
         return err_set(err, "OpenBLAS, which the cpu backend multiplies with, was not found; "
                             "on Debian install libopenblas0-pthread (or libopenblas0)");
-    return has_room_for_buffers() ||
+    return make_room() ||
            err_set(err, "no address space for OpenBLAS's buffers (%d MiB): raise ulimit -v",
                    BLAS_BUFFERS >> 20);
 }

@@ -151,7 +151,8 @@ static bool open_run(RankRun *r, const RankPlace *place, Err *err)
 {
     const RankSetup *s = r->s;
     if (!program_make(&r->program, s->graph, place->rank, err) ||
-        !pieces_make(&r->pieces, &r->program, s->whole, err))
+        !pieces_make(&r->pieces, &r->program, s->whole, err) ||
+        (s->backend->check && !s->backend->check(&r->program, err)))
         return false;
     uint64_t bytes = s->backend->own_memory ? 0 : r->program.arena_bytes;
     if (!fabric_open(&r->fabric, place, bytes, err))

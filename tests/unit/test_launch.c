@@ -526,6 +526,7 @@ static int signal_a_launcher(int number)
     int how = 0, launcher = fork();
     if (launcher == 0) {
         RankPlace place = { .timeout_s = 5 };
+        signal(SIGINT, SIG_DFL); /* a shell's background ignores it */
         _exit(launch_ranks(3, child_waits, NULL, &place, page->pids));
     }
     while (atomic_load(&page->ready_n) < 3)
