@@ -310,11 +310,23 @@ static void explain_fit(Plan *p)
         say_too_large(p, "Sharding alone", sharded.small, "tp or pp besides");
 }
 
-/* "Only 1.12 GiB of a GPU's memory are left (1.4 %) ...: the best that leaves a tenth takes 1.64 s
- * (fsdp dp 256 ...), 4.0 % more" */
+/* "Only 1.12 GiB of a GPU's memory are left (1.4 %)"; an allocator in need takes the last byte. */
+static const char *room_text(char text[static TEXT_CAP], const PlanCandidate *best)
+{
+    char left[TEXT_CAP];
+    uint64_t bytes = best->gpu_bytes - best->need_bytes;
+    if (bytes == 0)
+        snprintf(text, TEXT_CAP, "Nothing of a GPU's memory is left");
+    else
+        snprintf(text, TEXT_CAP, "Only %.40s of a GPU's memory are left (%.1f %%)",
+                 text_bytes(left, bytes), 100 * spare(best));
+    return text;
+}
+
+/* Behind it: "the best that leaves a tenth takes 1.64 s (fsdp dp 256 ...), 4.0 % more" */
 static void explain_room(Plan *p)
 {
-    char label[TEXT_CAP], left[TEXT_CAP], time[TEXT_CAP], so[2 * TEXT_CAP], text[3 * TEXT_CAP];
+    char label[TEXT_CAP], room[TEXT_CAP], time[TEXT_CAP], so[2 * TEXT_CAP], text[3 * TEXT_CAP];
     const PlanCandidate *best = &p->candidates[p->order[0]];
     if (spare(best) >= LITTLE_SPARE)
         return;
@@ -326,10 +338,8 @@ static void explain_room(Plan *p)
         snprintf(so, sizeof so, "the best that leaves a tenth takes %.40s (%.200s), %.1f %% %s",
                  text_seconds(time, c.step_s), plan_label(label, &c), fabs(more),
                  more < 0 ? "less" : "more");
-    snprintf(text, sizeof text,
-             "Only %.40s of a GPU's memory are left (%.1f %%), which is predicted within a few "
-             "per cent: %s",
-             text_bytes(left, best->gpu_bytes - best->need_bytes), 100 * spare(best), so);
+    snprintf(text, sizeof text, "%.120s, which is predicted within a few per cent: %s",
+             room_text(room, best), so);
     say(p, text);
 }
 
