@@ -151,8 +151,10 @@ begin "a limit of the shell"
 job "$folder/limited.json" 2 8,8000,8000,8
 ends 1 "cannot map .* GiB of shared memory\|out of memory" \
     sh -c "ulimit -v 600000; exec $lockstep run $folder/limited.json"
-ends 1 "no address space for OpenBLAS\|cannot be loaded\|cannot start a thread\|out of memory" \
-    sh -c "ulimit -v 200000; exec timeout 60 $train"
+for limit in 150000 200000; do
+    ends 1 "no address space for OpenBLAS\|cannot be loaded\|cannot start a thread\|out of memory" \
+        sh -c "ulimit -v $limit; exec timeout 60 $train"
+done
 
 # Each rank of eight has a connection to each other one, and another for each kind of transfer.
 begin "few open files, of which more may be had"

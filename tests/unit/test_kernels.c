@@ -4,6 +4,10 @@
  */
 #include "tests/unit/kernel_world.h"
 
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
 /* ---- matmul ---- */
 
 typedef struct Sizes {
@@ -152,6 +156,38 @@ static void f32_weights_of_a_bf16_matmul_are_rounded_first(void)
     world_run(&l.w, l.op, 3, (Use[]){ READ(l.x), READ(l.weight), WRITE(l.y) });
     CHECK_NEAR(1 + 0x1p-10, world_get(&l.w, l.y, 0), 0);
     world_close(&l.w);
+}
+
+/* From now on this process gets so much more address space and no more. */
+static bool limit_growth(uint64_t bytes)
+{
+    unsigned long long pages = 0;
+    FILE *f = fopen("/proc/self/statm", "r");
+    bool ok = f && fscanf(f, "%llu", &pages) == 1;
+    if (f)
+        fclose(f);
+    rlim_t most = (rlim_t)(pages * (uint64_t)sysconf(_SC_PAGESIZE) + bytes);
+    return ok && setrlimit(RLIMIT_AS, &(struct rlimit){ most, most }) == 0;
+}
+
+/* OpenBLAS would ask again and again for a buffer that it cannot have.  The first of all tests: it
+ * keeps the buffer of any product before. */
+static void loading_takes_the_buffer_that_products_need(void)
+{
+    int how = 0, pid = fork();
+    if (pid == 0) {
+        Err err = { 0 };
+        Linear l;
+        linear_open(&l, (Sizes){ 256, 256, 256 }, DTYPE_F32);
+        alarm(30);
+        if (!gemm_load(&err) || !limit_growth(96 * MIB))
+            _exit(1);
+        world_run(&l.w, l.op, 4,
+                  (Use[]){ READ(l.x), READ(l.weight), READ(l.bias), WRITE(l.y) });
+        _exit(0);
+    }
+    CHECK(waitpid(pid, &how, 0) == pid);
+    CHECK(WIFEXITED(how) && WEXITSTATUS(how) == 0);
 }
 
 static void equal_arguments_give_equal_bits(void)
@@ -462,6 +498,7 @@ static void what_has_no_kernel_is_refused_in_a_sentence(void)
 
 int main(void)
 {
+    RUN(loading_takes_the_buffer_that_products_need);
     RUN(a_linear_layer_is_its_definition);
     RUN(gradients_of_a_linear_layer_are_differences);
     RUN(epilogues_activate_what_is_stored);
