@@ -16,6 +16,7 @@
 #include "core/temporary.h"
 #include "core/text.h"
 #include "exec/cmd.h"
+#include "exec/shared.h"
 #include "profile/cmd_calibrate.h"
 #include "sim/cmd_options.h"
 
@@ -225,6 +226,12 @@ static bool has_rows(const BenchReport *r)
     return r->kernels_n > 0 || r->overlaps_n > 0 || r->collectives_n > 0;
 }
 
+static uint64_t arena_bytes(const Bench *b)
+{
+    return b->o->cuda ? 2 * MIB
+                      : bench_arena_bytes(b->o, &b->cases, b->host.cache_bytes, b->ranks);
+}
+
 /* Of a part that fails, those before it are shown. */
 static int run_rank(const RankPlace *place, void *user)
 {
@@ -238,11 +245,8 @@ static int run_rank(const RankPlace *place, void *user)
     Err err = { 0 };
     snprintf(r.device, sizeof r.device, "%s", b->device);
     snprintf(r.versions, sizeof r.versions, "%s", b->versions);
-    uint64_t bytes = b->o->cuda
-                         ? 2 * MIB
-                         : bench_arena_bytes(b->o, &b->cases, b->host.cache_bytes, b->ranks);
     bool ok = bench_device_open(&rank, b->o, place, &err) &&
-              fabric_open(&rank.fabric, place, bytes, &err);
+              fabric_open(&rank.fabric, place, arena_bytes(b), &err);
     bool opened = ok;
     ok = ok && measure(b, &r, &rank, &err);
     if (opened && place->rank == 0 && (ok || has_rows(&r))) {
@@ -379,7 +383,8 @@ static int bench(Bench *b, Err *err)
     bool kernels = part[BENCH_GEMM] || part[BENCH_MEMORY] || part[BENCH_OVERLAP];
     if (!check_outputs(b, err) || !bench_device_find(b->o, err) ||
         (kernels &&
-         (!bench_cases(&b->cases, b->o, err) || !bench_measures_any(b->o, &b->cases, err))))
+         (!bench_cases(&b->cases, b->o, err) || !bench_measures_any(b->o, &b->cases, err))) ||
+        !shared_ranks_fit(b->ranks, b->ranks * arena_bytes(b), err))
         return EXIT_COULD_NOT;
     b->json = tmpfile();
     b->text = tmpfile();

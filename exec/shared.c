@@ -54,6 +54,15 @@ int shared_make(uint64_t bytes, uint64_t first, Err *err)
     return fd;
 }
 
+bool shared_ranks_fit(uint32_t ranks, uint64_t bytes, Err *err)
+{
+    uint64_t need = bytes + SHARED_BESIDES_BYTES, left = free_memory_bytes();
+    return need <= left ||
+           err_set(err, "%" PRIu32 " rank%s %.3g GiB of memory, %.3g GiB are free here", ranks,
+                   ranks == 1 ? " needs" : "s need", (double)need / (double)GIB,
+                   (double)left / (double)GIB);
+}
+
 void *shared_map(int fd, uint64_t bytes, bool populate, Err *err)
 {
     struct stat s;

@@ -22,6 +22,8 @@
  * would not fit this machine's free memory.  Returns the descriptor, or -1.
  */
 int shared_make(uint64_t bytes, uint64_t first, Err *err);
+/* Before any of the ranks of this host takes its memory: is there room for the `bytes` of all? */
+bool shared_ranks_fit(uint32_t ranks, uint64_t bytes, Err *err);
 /* The whole of it, which is `bytes` long.  populate: page tables are filled now. */
 void *shared_map(int fd, uint64_t bytes, bool populate, Err *err);
 void shared_unmap(void *at, uint64_t bytes);
