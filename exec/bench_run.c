@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "core/quantile.h"
+#include "exec/measure.h"
 #include "exec/number.h"
 
 enum { NOISE_N = 1 << 16 }; /* random numbers */
@@ -171,8 +172,7 @@ static bool stretch(const BenchRun *r, const TaskRecord *records, bool transfers
 
 static double kernel_ns(const TaskRecord *x)
 {
-    int64_t ns = x->end_ns - x->start_ns;
-    return (double)(x->busy_ns > 0 ? min_i64(ns, x->busy_ns) : ns);
+    return (double)kernel_took_ns(x->end_ns - x->start_ns, x->busy_ns);
 }
 
 static void take_stretch(BenchRun *r, const TaskRecord *records, bool transfers)

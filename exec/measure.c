@@ -221,10 +221,10 @@ static bool time_one(Sweeps *s, const Task *t, Shape *shape, Err *err)
     if (!run_one(s, t, err))
         return false;
     int64_t ns = net_now_ns() - start_ns;
-    busy_ns = processor_ns() - busy_ns;
-    add_sample(shape, (double)min_i64(ns, busy_ns));
+    int64_t took_ns = kernel_took_ns(ns, processor_ns() - busy_ns);
+    add_sample(shape, (double)took_ns);
     s->clock_ns += ns;
-    s->busy_ns += min_i64(ns, busy_ns);
+    s->busy_ns += took_ns;
     return true;
 }
 

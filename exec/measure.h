@@ -14,7 +14,8 @@
  * Kernels of equal work are one shape; its time is the median over the sweeps, of which
  * the first, that meets memory for the first time, does not count.  What another program
  * takes away is left out as far as it can be seen: a kernel counts its processor time when
- * that is less than what the clock says.  A collective counts from when the last rank has come.
+ * that is less than what the clock says (and is known: kernel_took_ns).  A collective counts
+ * from when the last rank has come.
  *
  * Then the ranks all-reduce eight bytes, and as much as the program's transfers carry; and they
  * walk through steps in which every task takes nothing: choosing samples, launching, handing over
@@ -62,6 +63,13 @@ typedef struct MachineTimes {
     double seconds;             /* it took */
     double taken; /* part of rank 0's time that other programs had its processor */
 } MachineTimes;
+
+/* Of a kernel that took ns by the clock and busy_ns of its processor.  Some systems (sandboxes)
+ * count the latter in ticks of milliseconds: between two of them a kernel seems to take none. */
+static inline int64_t kernel_took_ns(int64_t ns, int64_t busy_ns)
+{
+    return busy_ns > 0 ? min_i64(ns, busy_ns) : ns;
+}
 
 /* On all ranks of the job together, from the threads that launch; whole on rank 0. */
 bool measure_job(MachineTimes *m, const Job *job, uint32_t ranks_of_host, Err *err);

@@ -15,6 +15,7 @@
 #include "exec/launch.h"
 #include "exec/rank.h"
 
+#include <math.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -36,7 +37,8 @@ typedef struct WorldOptions {
 typedef struct WorldResult {
     bool done;
     uint64_t steps_n;
-    uint64_t collectives; /* measured: a bit for each kind */
+    uint64_t collectives; /* measured: a bit for each kind; */
+    double kernel_ns;     /* the shortest of the kernels */
     double losses[WORLD_STEPS_MAX];
     int64_t shortest_ns;        /* step */
     uint64_t spans_n, differ_n; /* of the timeline; from the prediction */
@@ -168,6 +170,9 @@ static inline bool world_measured(void *user, const MachineTimes *m, Err *err)
 {
     ExecWorld *w = user;
     (void)err;
+    w->result->kernel_ns = INFINITY;
+    for (uint32_t i = 0; i < m->times_n; i++)
+        w->result->kernel_ns = fmin(w->result->kernel_ns, m->times[i].ns);
     for (uint32_t i = 0; i < m->collectives_n; i++)
         if (m->collectives[i].n > 0 && m->collectives[i].ns > 0)
             w->result->collectives |= (uint64_t)1 << m->collectives[i].kind;
