@@ -2,8 +2,8 @@
 #include "core/temporary.h"
 
 #include <errno.h>
-#include <stdio.h>
 #include <stdlib.h>
+#include <unistd.h>
 
 const char *temporary_folder(void)
 {
@@ -18,4 +18,22 @@ bool temporary_name(char *path, size_t n, const char *what)
         return true;
     errno = ENAMETOOLONG;
     return false;
+}
+
+int temporary_open(const char *what)
+{
+    char path[4096];
+    int fd = temporary_name(path, sizeof path, what) ? mkstemp(path) : -1;
+    if (fd >= 0)
+        unlink(path);
+    return fd;
+}
+
+FILE *temporary_file(const char *what)
+{
+    int fd = temporary_open(what);
+    FILE *f = fd < 0 ? NULL : fdopen(fd, "w+");
+    if (fd >= 0 && !f)
+        close(fd);
+    return f;
 }

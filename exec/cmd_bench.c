@@ -303,6 +303,12 @@ static bool keep(const char *path, const char *text, Err *err)
     return out_file_commit(&f, err);
 }
 
+static bool no_temporary(Err *err)
+{
+    return err_set(err, "cannot make a temporary file in '%.200s': %s", temporary_folder(),
+                   strerror(errno));
+}
+
 /* calibrate reads files. */
 static bool make_files(const Bench *b, const char *json, Err *err)
 {
@@ -312,8 +318,7 @@ static bool make_files(const Bench *b, const char *json, Err *err)
     paths_of(b->o, gpu, cluster, sizeof gpu);
     int fd = temporary_name(path, sizeof path, "bench") ? mkstemp(path) : -1;
     if (fd < 0)
-        return err_set(err, "cannot make a temporary file in '%.200s': %s", temporary_folder(),
-                       strerror(errno));
+        return no_temporary(err);
     close(fd);
     slash = strrchr(gpu, '/');
     const char *named = !b->o->into ? (b->o->cuda ? "this-gpu" : "cpu")
@@ -386,10 +391,10 @@ static int bench(Bench *b, Err *err)
          (!bench_cases(&b->cases, b->o, err) || !bench_measures_any(b->o, &b->cases, err))) ||
         !shared_ranks_fit(b->ranks, b->ranks * arena_bytes(b), err))
         return EXIT_COULD_NOT;
-    b->json = tmpfile();
-    b->text = tmpfile();
-    if (!b->json || !b->text) {
-        err_set(err, "cannot make a temporary file: %s", strerror(errno));
+    b->json = temporary_file("bench");
+    b->text = b->json ? temporary_file("bench") : NULL;
+    if (!b->text) {
+        no_temporary(err);
         return EXIT_COULD_NOT;
     }
     RankPlace place = {

@@ -18,6 +18,7 @@
 
 #include "core/out_file.h"
 #include "core/printable.h"
+#include "core/temporary.h"
 #include "exec/cmd.h"
 #include "exec/cmd_run_collect.h"
 #include "exec/cmd_run_cuda.h"
@@ -355,9 +356,11 @@ bool run_training_open(RunTraining *t, Err *err)
     void *shared = mmap(NULL, sizeof(RunShared), PROT_READ | PROT_WRITE,
                         MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     t->shared = shared == MAP_FAILED ? NULL : shared;
-    t->result = tmpfile();
-    return (t->result && t->shared) ||
-           err_set(err, "cannot make a temporary file: %s", strerror(errno));
+    if (!t->shared)
+        return err_set(err, "cannot share memory among ranks: %s", strerror(errno));
+    t->result = temporary_file("run");
+    return t->result || err_set(err, "cannot make a temporary file in '%.200s': %s",
+                                temporary_folder(), strerror(errno));
 }
 
 void run_training_close(RunTraining *t)

@@ -31,17 +31,6 @@ static bool map(Unpacked *u, int fd, const char *path, uint64_t n, Err *err)
     return true;
 }
 
-static int open_temporary(void)
-{
-    char path[4096];
-    if (!temporary_name(path, sizeof path, "unpacked"))
-        return -1;
-    int fd = mkstemp(path);
-    if (fd >= 0)
-        unlink(path);
-    return fd;
-}
-
 static bool write_all(int fd, const uint8_t *bytes, size_t n)
 {
     while (n > 0) {
@@ -81,7 +70,7 @@ static bool open_packed(Unpacked *u, int fd, const char *path, uint64_t bytes_ma
 {
     BytesIn in;
     bytes_in_fd(&in, fd);
-    int temporary = open_temporary();
+    int temporary = temporary_open("unpacked");
     uint64_t n = 0;
     bool ok = temporary >= 0 ? copy_unpacked(&in, temporary, path, bytes_max, &n, err)
                              : err_set(err, "cannot unpack '%s' into a temporary file: %s",

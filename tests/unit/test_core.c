@@ -225,8 +225,15 @@ static void temporary_files_lie_where_the_environment_says(void)
     errno = 0;
     CHECK(!temporary_name(too_small, sizeof too_small, "test"));
     CHECK_INT(ENAMETOOLONG, errno);
+    errno = 0;
+    CHECK(!temporary_file("test")); /* not where the environment does not say */
+    CHECK_INT(ENOENT, errno);
     setenv("TMPDIR", "", 1);
     CHECK_STR(P_tmpdir, temporary_folder());
+    FILE *f = temporary_file("test");
+    CHECK(f && fputs("kept", f) >= 0 && fseek(f, 0, SEEK_SET) == 0 && getc(f) == 'k');
+    if (f)
+        fclose(f);
     unsetenv("TMPDIR");
     CHECK_STR(P_tmpdir, temporary_folder());
 }
