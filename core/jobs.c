@@ -44,3 +44,15 @@ uint32_t jobs_processors(void)
                                                            : sysconf(_SC_NPROCESSORS_ONLN);
     return n > 0 ? (uint32_t)min_u64((uint64_t)n, UINT32_MAX) : 1;
 }
+
+ProcessorSet jobs_processor_set(void)
+{
+    ProcessorSet set = { { 0 } };
+    cpu_set_t mine;
+    if (sched_getaffinity(0, sizeof mine, &mine) != 0)
+        return set;
+    for (size_t i = 0; i < 64 * ARRAY_N(set.bits) && i < CPU_SETSIZE; i++)
+        if (CPU_ISSET(i, &mine))
+            set.bits[i / 64] |= (uint64_t)1 << i % 64;
+    return set;
+}

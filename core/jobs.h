@@ -23,4 +23,10 @@ void jobs_run(JobsOne *one, void *user, uint32_t n, uint32_t threads);
 /* Those of this machine that the process may run on (taskset, cpusets), at least 1. */
 uint32_t jobs_processors(void);
 
+/* Which they are, a bit for each; none where that cannot be told. */
+typedef struct ProcessorSet {
+    uint64_t bits[16];
+} ProcessorSet;
+ProcessorSet jobs_processor_set(void);
+
 #endif

@@ -9,6 +9,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "core/jobs.h"
+
 /* "model name : X" -> X */
 static void take_line(const char *line, const char *key, char *out, size_t size)
 {
@@ -65,9 +67,8 @@ void bench_host(BenchHost *h)
     struct utsname u;
     time_t now = time(NULL);
     struct tm utc;
-    long processors = sysconf(_SC_NPROCESSORS_ONLN), pages = sysconf(_SC_PHYS_PAGES);
-    *h = (BenchHost){ .processors = processors > 0 ? (uint32_t)processors : 1,
-                      .cache_bytes = last_cache_bytes() };
+    long pages = sysconf(_SC_PHYS_PAGES);
+    *h = (BenchHost){ .processors = jobs_processors(), .cache_bytes = last_cache_bytes() };
     h->memory_bytes = (uint64_t)(pages > 0 ? pages : 0) * (uint64_t)sysconf(_SC_PAGESIZE);
     read_cpuinfo(h);
     setenv("OPENBLAS_NUM_THREADS", "1", 0); /* as ranks do; before it is loaded */

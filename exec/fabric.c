@@ -258,10 +258,15 @@ static bool all_local(const Fabric *f, const CommCall *c)
     return true;
 }
 
+bool fabric_is_beside(const Fabric *f, uint32_t rank)
+{
+    return f->peers[rank].control != NULL;
+}
+
 bool fabric_shares_memory(const Fabric *f)
 {
     for (uint32_t r = 0; r < f->world; r++)
-        if (!f->peers[r].control)
+        if (!fabric_is_beside(f, r))
             return false;
     return f->world == 1 || !f->rings;
 }

@@ -68,6 +68,8 @@ void fabric_close(Fabric *f); /* NULL is fine */
 uint8_t *fabric_arena(Fabric *f); /* zeroed, 64-byte aligned (and to a page) */
 /* Whether all ranks read each other's memory; else some of what they say goes through TCP. */
 bool fabric_shares_memory(const Fabric *f);
+/* Whether this rank reads that one's: both are on one host. */
+bool fabric_is_beside(const Fabric *f, uint32_t rank);
 
 typedef struct Part {
     uint64_t offset, elements; /* offset in bytes within the arena */

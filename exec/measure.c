@@ -7,6 +7,7 @@
  */
 #include "exec/measure.h"
 
+#include "core/jobs.h"
 #include "core/quantile.h"
 #include "exec/calls.h"
 #include "exec/lanes.h"
@@ -497,18 +498,58 @@ static bool gather_collectives(MachineTimes *m, const Sweeps *s, Err *err)
 
 /* ---- all of it ---- */
 
-static void look_at_host(MachineTimes *m, uint32_t ranks)
+static bool is_known(const ProcessorSet *set)
 {
-    long processors = sysconf(_SC_NPROCESSORS_ONLN), pages = sysconf(_SC_PHYS_PAGES);
-    m->ranks = ranks;
-    m->processors = processors > 0 ? (uint32_t)processors : 1;
-    m->memory_bytes = (uint64_t)(pages > 0 ? pages : 1) * (uint64_t)sysconf(_SC_PAGESIZE);
+    uint64_t any = 0;
+    for (size_t i = 0; i < ARRAY_N(set->bits); i++)
+        any |= set->bits[i];
+    return any != 0;
 }
 
-bool measure_job(MachineTimes *m, const Job *job, uint32_t ranks_of_host, Err *err)
+/* Of the ranks of this host; 0: of one of them that cannot be told. */
+static uint32_t processors_of(const ProcessorSet *sets, const Job *job, uint32_t ranks_of_host)
+{
+    ProcessorSet all = { { 0 } };
+    uint32_t n = 0, beside_n = 0;
+    for (uint32_t r = 0; r < job->program->graph->world_n; r++) {
+        if (!fabric_is_beside(job->fabric, r))
+            continue;
+        if (!is_known(&sets[r]))
+            return 0;
+        beside_n++;
+        for (size_t i = 0; i < ARRAY_N(all.bits); i++)
+            all.bits[i] |= sets[r].bits[i];
+    }
+    if (beside_n < ranks_of_host) /* some that share no memory with this one */
+        return 0;
+    for (size_t i = 0; i < ARRAY_N(all.bits); i++)
+        for (uint64_t bits = all.bits[i]; bits; bits &= bits - 1)
+            n++;
+    return n;
+}
+
+/* Ranks may be kept to some of the host's processors: all of them to the same few (taskset, a
+ * container), or each to its own (mpirun). */
+static bool look_at_host(MachineTimes *m, const Job *job, uint32_t ranks_of_host,
+                         uint32_t copies, Err *err)
+{
+    uint32_t world_n = job->program->graph->world_n;
+    long online = sysconf(_SC_NPROCESSORS_ONLN), pages = sysconf(_SC_PHYS_PAGES);
+    ProcessorSet mine = jobs_processor_set(), *sets = mem_zero(world_n, sizeof *sets);
+    bool ok = fabric_share(job->fabric, &mine, sets, sizeof mine, err);
+    m->ranks = ranks_of_host * copies;
+    m->processors = processors_of(sets, job, ranks_of_host);
+    if (m->processors == 0)
+        m->processors = online > 0 ? (uint32_t)online : 1;
+    m->memory_bytes = (uint64_t)(pages > 0 ? pages : 1) * (uint64_t)sysconf(_SC_PAGESIZE);
+    free(sets);
+    return ok;
+}
+
+bool measure_job(MachineTimes *m, const Job *job, uint32_t ranks_of_host, uint32_t copies,
+                 Err *err)
 {
     *m = (MachineTimes){ 0 };
-    look_at_host(m, ranks_of_host);
     m->messages = !fabric_shares_memory(job->fabric);
     Sweeps s = { .job = job,
                  .env = { .arena = fabric_arena(job->fabric),
@@ -519,7 +560,9 @@ bool measure_job(MachineTimes *m, const Job *job, uint32_t ranks_of_host, Err *e
                  .start_ns = net_now_ns() };
     list_shapes(&s);
     s.met_n = mem_zero((size_t)job->program->graph->groups_n * s.shapes_n + 1, sizeof *s.met_n);
-    bool ok = calls_make(&s.calls, job->program, err) && fabric_barrier(job->fabric, err);
+    bool ok = calls_make(&s.calls, job->program, err) &&
+              look_at_host(m, job, ranks_of_host, copies, err) &&
+              fabric_barrier(job->fabric, err);
     for (bool more = true; ok && more;) {
         job->rewind(job->load_user);
         ok = sweep(&s, err) && go_on(&s, &more, err);

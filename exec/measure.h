@@ -54,7 +54,7 @@ typedef struct MachineTimes {
     CollectiveTime *collectives; /* by kind, ranks, bytes */
     uint32_t collectives_n, collectives_cap;
     uint32_t shapes_n;          /* of all ranks' programs; times_n of them were run */
-    uint32_t ranks, processors; /* of this host */
+    uint32_t ranks, processors; /* of this host: those that its ranks may run on */
     bool messages;              /* some transfers go through TCP */
     uint64_t memory_bytes;      /* of this host */
     uint64_t reduce_bytes;      /* 0: one rank alone */
@@ -71,8 +71,10 @@ static inline int64_t kernel_took_ns(int64_t ns, int64_t busy_ns)
     return busy_ns > 0 ? min_i64(ns, busy_ns) : ns;
 }
 
-/* On all ranks of the job together, from the threads that launch; whole on rank 0. */
-bool measure_job(MachineTimes *m, const Job *job, uint32_t ranks_of_host, Err *err);
+/* On all ranks of the job together, from the threads that launch; whole on rank 0.  copies: jobs
+ * like this one that are measured side by side. */
+bool measure_job(MachineTimes *m, const Job *job, uint32_t ranks_of_host, uint32_t copies,
+                 Err *err);
 void machine_times_free(MachineTimes *m);
 
 /* Is it the same work, as far as the cost of a kernel depends on it? */

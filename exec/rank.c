@@ -141,7 +141,7 @@ static bool measure(RankRun *r, const RankPlace *place, Err *err)
     feed_prepare(r->feed, 0, 1);
     feed_ahead(r->feed, 0); /* as in most steps */
     bool ok = pieces_init(&r->pieces, &r->program, s->whole, s->seed, &store, err) &&
-              measure_job(&m, &r->job, place->local_n * (s->beside_n ? s->beside_n : 1), err) &&
+              measure_job(&m, &r->job, place->local_n, s->beside_n ? s->beside_n : 1, err) &&
               (place->rank > 0 || s->measured(s->user, &m, err));
     machine_times_free(&m);
     return ok && store_clear(&store, 0, r->program.arena_bytes, err);

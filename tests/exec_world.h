@@ -38,7 +38,8 @@ typedef struct WorldResult {
     bool done;
     uint64_t steps_n;
     uint64_t collectives; /* measured: a bit for each kind; */
-    double kernel_ns;     /* the shortest of the kernels */
+    double kernel_ns;     /* the shortest of the kernels; */
+    uint32_t processors;  /* and what ranks run on */
     double losses[WORLD_STEPS_MAX];
     int64_t shortest_ns;        /* step */
     uint64_t spans_n, differ_n; /* of the timeline; from the prediction */
@@ -170,6 +171,7 @@ static inline bool world_measured(void *user, const MachineTimes *m, Err *err)
 {
     ExecWorld *w = user;
     (void)err;
+    w->result->processors = m->processors;
     w->result->kernel_ns = INFINITY;
     for (uint32_t i = 0; i < m->times_n; i++)
         w->result->kernel_ns = fmin(w->result->kernel_ns, m->times[i].ns);

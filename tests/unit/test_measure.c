@@ -9,6 +9,7 @@
 #include <sys/syscall.h>
 #include <time.h>
 
+#include "core/jobs.h"
 #include "core/machine.h"
 #include "sim/cost.h"
 
@@ -242,13 +243,22 @@ int clock_gettime(clockid_t clock, struct timespec *t)
     return result;
 }
 
+static const char small[] =
+    "{\"name\":\"small\",\"model\":{\"kind\":\"mlp\",\"widths\":[8,16,8]},"
+    "\"cluster\":\"pcie-workstation\",\"training\":{\"global_batch\":4,"
+    "\"micro_batch\":2},\"parallel\":{\"dp\":2}}";
+
+/* What two ranks measure. */
+static void measure_world(ExecWorld *w)
+{
+    Err err = { 0 };
+    ASSERT(world_open(w, small, NULL, 0, &err));
+    CHECK(world_run(w, (WorldOptions){ .clock = RUN_WALL, .steps = 1, .measured = true }));
+}
+
 /* Between two ticks a kernel seems to take nothing: then the other clock counts. */
 static void kernels_take_some_time_by_whatever_clock(void)
 {
-    static const char small[] =
-        "{\"name\":\"small\",\"model\":{\"kind\":\"mlp\",\"widths\":[8,16,8]},"
-        "\"cluster\":\"pcie-workstation\",\"training\":{\"global_batch\":4,"
-        "\"micro_batch\":2},\"parallel\":{\"dp\":2}}";
     for (int i = 0; i < 2; i++) {
         ExecWorld w;
         Err err = { 0 };
@@ -261,8 +271,30 @@ static void kernels_take_some_time_by_whatever_clock(void)
     ticks = false;
 }
 
+/* As taskset, or a container's cpuset, has it. */
+static void ranks_count_the_processors_that_they_may_run_on(void)
+{
+    uint64_t all[16] = { 0 }, one[16] = { 0 };
+    long bytes = syscall(SYS_sched_getaffinity, 0, sizeof all, all);
+    if (bytes < 0)
+        return; /* more of them than that */
+    size_t i = 0;
+    while (!all[i])
+        i++;
+    one[i] = all[i] & -all[i];
+    for (int kept = 0; kept < 2; kept++) {
+        ExecWorld w;
+        ASSERT(syscall(SYS_sched_setaffinity, 0, bytes, kept ? one : all) == 0);
+        measure_world(&w);
+        CHECK_U64(kept ? 1 : jobs_processors(), w.result->processors);
+        world_close(&w);
+    }
+    syscall(SYS_sched_setaffinity, 0, bytes, all);
+}
+
 int main(void)
 {
+    RUN(ranks_count_the_processors_that_they_may_run_on);
     RUN(kernels_take_some_time_by_whatever_clock);
     RUN(each_kernel_takes_what_was_measured);
     RUN(each_collective_takes_what_was_measured);
