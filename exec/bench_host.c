@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "core/jobs.h"
+#include "exec/control_group.h"
 
 /* "model name : X" -> X */
 static void take_line(const char *line, const char *key, char *out, size_t size)
@@ -62,13 +63,19 @@ static void blas_name(BenchHost *h)
     snprintf(h->blas, sizeof h->blas, "%s", config ? config() : "");
 }
 
+static uint32_t processors(void)
+{
+    uint64_t allowed = control_groups_least("cpu", control_group_processors);
+    return (uint32_t)min_u64(jobs_processors(), allowed);
+}
+
 void bench_host(BenchHost *h)
 {
     struct utsname u;
     time_t now = time(NULL);
     struct tm utc;
     long pages = sysconf(_SC_PHYS_PAGES);
-    *h = (BenchHost){ .processors = jobs_processors(), .cache_bytes = last_cache_bytes() };
+    *h = (BenchHost){ .processors = processors(), .cache_bytes = last_cache_bytes() };
     h->memory_bytes = (uint64_t)(pages > 0 ? pages : 0) * (uint64_t)sysconf(_SC_PAGESIZE);
     read_cpuinfo(h);
     setenv("OPENBLAS_NUM_THREADS", "1", 0); /* as ranks do; before it is loaded */

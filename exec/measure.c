@@ -10,6 +10,7 @@
 #include "core/jobs.h"
 #include "core/quantile.h"
 #include "exec/calls.h"
+#include "exec/control_group.h"
 #include "exec/lanes.h"
 #include "exec/net.h"
 #include "exec/number.h"
@@ -498,6 +499,12 @@ static bool gather_collectives(MachineTimes *m, const Sweeps *s, Err *err)
 
 /* ---- all of it ---- */
 
+/* What a rank sees of the processors. */
+typedef struct Sight {
+    ProcessorSet set;
+    uint64_t allowed, groups; /* time of so many, by its control groups */
+} Sight;
+
 static bool is_known(const ProcessorSet *set)
 {
     uint64_t any = 0;
@@ -506,26 +513,36 @@ static bool is_known(const ProcessorSet *set)
     return any != 0;
 }
 
-/* Of the ranks of this host; 0: of one of them that cannot be told. */
-static uint32_t processors_of(const ProcessorSet *sets, const Job *job, uint32_t ranks_of_host)
+static uint32_t count(const ProcessorSet *set)
 {
+    uint32_t n = 0;
+    for (size_t i = 0; i < ARRAY_N(set->bits); i++)
+        for (uint64_t bits = set->bits[i]; bits; bits &= bits - 1)
+            n++;
+    return n;
+}
+
+/* Of the ranks of this host together; 0: that cannot be told.  What control groups allow counts
+ * where all are in the same ones. */
+static uint32_t processors_of(const Sight *sights, const Job *job, uint32_t ranks_of_host)
+{
+    const Sight *mine = &sights[job->program->rank];
     ProcessorSet all = { { 0 } };
-    uint32_t n = 0, beside_n = 0;
+    uint64_t allowed = mine->allowed;
+    uint32_t beside_n = 0;
     for (uint32_t r = 0; r < job->program->graph->world_n; r++) {
         if (!fabric_is_beside(job->fabric, r))
             continue;
-        if (!is_known(&sets[r]))
+        if (!is_known(&sights[r].set))
             return 0;
         beside_n++;
+        allowed = sights[r].groups == mine->groups ? allowed : NONE_U64;
         for (size_t i = 0; i < ARRAY_N(all.bits); i++)
-            all.bits[i] |= sets[r].bits[i];
+            all.bits[i] |= sights[r].set.bits[i];
     }
     if (beside_n < ranks_of_host) /* some that share no memory with this one */
         return 0;
-    for (size_t i = 0; i < ARRAY_N(all.bits); i++)
-        for (uint64_t bits = all.bits[i]; bits; bits &= bits - 1)
-            n++;
-    return n;
+    return (uint32_t)min_u64(count(&all), allowed);
 }
 
 /* Ranks may be kept to some of the host's processors: all of them to the same few (taskset, a
@@ -533,16 +550,17 @@ static uint32_t processors_of(const ProcessorSet *sets, const Job *job, uint32_t
 static bool look_at_host(MachineTimes *m, const Job *job, uint32_t ranks_of_host,
                          uint32_t copies, Err *err)
 {
-    uint32_t world_n = job->program->graph->world_n;
     long online = sysconf(_SC_NPROCESSORS_ONLN), pages = sysconf(_SC_PHYS_PAGES);
-    ProcessorSet mine = jobs_processor_set(), *sets = mem_zero(world_n, sizeof *sets);
-    bool ok = fabric_share(job->fabric, &mine, sets, sizeof mine, err);
+    Sight mine = { jobs_processor_set(), control_groups_least("cpu", control_group_processors),
+                   control_groups_digest() };
+    Sight *sights = mem_zero(job->program->graph->world_n, sizeof *sights);
+    bool ok = fabric_share(job->fabric, &mine, sights, sizeof mine, err);
     m->ranks = ranks_of_host * copies;
-    m->processors = processors_of(sets, job, ranks_of_host);
+    m->processors = ok ? processors_of(sights, job, ranks_of_host) : 0;
     if (m->processors == 0)
         m->processors = online > 0 ? (uint32_t)online : 1;
     m->memory_bytes = (uint64_t)(pages > 0 ? pages : 1) * (uint64_t)sysconf(_SC_PAGESIZE);
-    free(sets);
+    free(sights);
     return ok;
 }
 

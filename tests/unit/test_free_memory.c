@@ -6,6 +6,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "exec/control_group.h"
 #include "exec/net.h"
 #include "tests/check.h"
 
@@ -44,6 +45,23 @@ static void a_group_has_room_up_to_its_limit(void)
     CHECK_U64(700000, control_group_room(folder, 1));
 }
 
+static void a_group_has_processors_up_to_its_quota(void)
+{
+    CHECK_U64(NONE_U64, control_group_processors(folder, 2));
+    put("cpu.max", "max 100000\n");
+    CHECK_U64(NONE_U64, control_group_processors(folder, 2));
+    put("cpu.max", "150000 100000\n");
+    CHECK_U64(2, control_group_processors(folder, 2));
+    CHECK_U64(NONE_U64, control_group_processors(folder, 1));
+    put("cpu.cfs_quota_us", "-1\n");
+    put("cpu.cfs_period_us", "100000\n");
+    CHECK_U64(NONE_U64, control_group_processors(folder, 1));
+    put("cpu.cfs_quota_us", "400000\n");
+    CHECK_U64(4, control_group_processors(folder, 1));
+    CHECK(control_groups_least("cpu", control_group_processors) > 0);
+    CHECK_U64(control_groups_digest(), control_groups_digest());
+}
+
 static void there_is_memory(void)
 {
     CHECK(free_memory_bytes() > 0);
@@ -76,10 +94,17 @@ int main(void)
 {
     ASSERT(mkdtemp(folder));
     RUN(a_group_has_room_up_to_its_limit);
+    RUN(a_group_has_processors_up_to_its_quota);
     RUN(there_is_memory);
     RUN(one_process_takes_at_a_time);
-    static const char *const names[] = { "memory.max", "memory.current", "memory.stat",
-                                         "memory.limit_in_bytes", "memory.usage_in_bytes" };
+    static const char *const names[] = { "memory.max",
+                                         "memory.current",
+                                         "memory.stat",
+                                         "memory.limit_in_bytes",
+                                         "memory.usage_in_bytes",
+                                         "cpu.max",
+                                         "cpu.cfs_quota_us",
+                                         "cpu.cfs_period_us" };
     for (size_t i = 0; i < ARRAY_N(names); i++)
         drop(names[i]);
     rmdir(folder);
