@@ -58,10 +58,12 @@ void launch_attention(CudaEnv *env, const Program *p, const Task *t)
     Attention a = attention_of(env, t->op, &b[in]);
     uint64_t width = (uint64_t)a.heads * a.width;
     Side side[3];
-    if (a.width > ATTENTION_WIDTH_MAX) {
+    if (a.width > ATTENTION_WIDTH_MAX)
         lacks(env, "attention with head_dim", a.width, ATTENTION_WIDTH_MAX);
+    else if (a.batch > ATTENTION_BATCH_MAX)
+        lacks(env, "attention with micro_batch", a.batch, ATTENTION_BATCH_MAX);
+    if (env->failed)
         return;
-    }
     find_sides(env, &a, &b[in], two, side);
     a.q = side[0], a.k = side[1], a.v = side[2];
     a.y = (Side){ vec_of(env, &b[y]).at, width };

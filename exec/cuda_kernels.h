@@ -211,7 +211,10 @@ typedef struct Attention {
     Side dy, dq, dk, dv;
     float *along; /* backward: scratch, a number for each row and head */
 } Attention;
-enum { ATTENTION_WIDTH_MAX = 512 };
+enum {
+    ATTENTION_WIDTH_MAX = 512,
+    ATTENTION_BATCH_MAX = 65535 /* blocks in z, or y, of a grid (CUDA Programming Guide) */
+};
 
 void cuda_attention(const Attention *a, void *stream);
 void cuda_attention_back(const Attention *a, void *stream);

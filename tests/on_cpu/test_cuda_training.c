@@ -382,6 +382,29 @@ static void a_launch_that_fails_names_its_op(void)
     CHECK_U64(0, on_cpu_allocated());
 }
 
+/* Before anything is launched. */
+static void what_no_grid_has_room_for_is_refused(void)
+{
+    static const char many[] =
+        "{\"name\":\"many\",\"model\":{\"kind\":\"transformer\",\"layers\":1,\"hidden\":8,"
+        "\"heads\":1,\"vocab\":8,\"ffn\":8,\"max_seq\":2},\"cluster\":\"pcie-workstation\","
+        "\"training\":{\"micro_batch\":65536,\"seq_len\":2,\"precision\":\"f32\"},"
+        "\"parallel\":{\"dp\":1}}";
+    ExecWorld w;
+    Err err = { 0 };
+    WorldOptions options = {
+        .clock = RUN_WALL, .steps = 1, .cuda = &without, .backend = &backend_cuda
+    };
+    if (CHECK(world_open(&w, many, NULL, 0, &err))) {
+        CHECK(!world_run(&w, options));
+        CHECK(
+            strstr(w.result->text,
+                   "the cuda backend has no kernel for attention with micro_batch 65536, up to "
+                   "65535 is allowed") != NULL);
+    }
+    world_close(&w);
+}
+
 int main(void)
 {
     RUN(one_gpu_trains_like_one_process);
@@ -395,5 +418,6 @@ int main(void)
     RUN(without_room_it_says_for_what);
     RUN(only_the_wall_has_a_clock_on_gpus);
     RUN(a_launch_that_fails_names_its_op);
+    RUN(what_no_grid_has_room_for_is_refused);
     return check_report();
 }
