@@ -522,31 +522,36 @@ static uint32_t count(const ProcessorSet *set)
     return n;
 }
 
-/* Of the ranks of this host together; 0: that cannot be told.  What control groups allow counts
+static uint32_t ranks_beside(const Job *job)
+{
+    uint32_t n = 0;
+    for (uint32_t r = 0; r < job->program->graph->world_n; r++)
+        n += fabric_is_beside(job->fabric, r);
+    return n;
+}
+
+/* Of the ranks beside this one together; 0: that cannot be told.  What control groups allow counts
  * where all are in the same ones. */
-static uint32_t processors_of(const Sight *sights, const Job *job, uint32_t ranks_of_host)
+static uint32_t processors_of(const Sight *sights, const Job *job)
 {
     const Sight *mine = &sights[job->program->rank];
     ProcessorSet all = { { 0 } };
     uint64_t allowed = mine->allowed;
-    uint32_t beside_n = 0;
     for (uint32_t r = 0; r < job->program->graph->world_n; r++) {
         if (!fabric_is_beside(job->fabric, r))
             continue;
         if (!is_known(&sights[r].set))
             return 0;
-        beside_n++;
         allowed = sights[r].groups == mine->groups ? allowed : NONE_U64;
         for (size_t i = 0; i < ARRAY_N(all.bits); i++)
             all.bits[i] |= sights[r].set.bits[i];
     }
-    if (beside_n < ranks_of_host) /* some that share no memory with this one */
-        return 0;
     return (uint32_t)min_u64(count(&all), allowed);
 }
 
 /* Ranks may be kept to some of the host's processors: all of them to the same few (taskset, a
- * container), or each to its own (mpirun). */
+ * container), or each to its own (mpirun).  Who started them may not have said how many are here
+ * (--rank); others may be here that share no memory with this one. */
 static bool look_at_host(MachineTimes *m, const Job *job, uint32_t ranks_of_host,
                          uint32_t copies, Err *err)
 {
@@ -555,8 +560,9 @@ static bool look_at_host(MachineTimes *m, const Job *job, uint32_t ranks_of_host
                    control_groups_digest() };
     Sight *sights = mem_zero(job->program->graph->world_n, sizeof *sights);
     bool ok = fabric_share(job->fabric, &mine, sights, sizeof mine, err);
-    m->ranks = ranks_of_host * copies;
-    m->processors = ok ? processors_of(sights, job, ranks_of_host) : 0;
+    uint32_t beside_n = ranks_beside(job);
+    m->ranks = (beside_n > ranks_of_host ? beside_n : ranks_of_host) * copies;
+    m->processors = ok && beside_n >= ranks_of_host ? processors_of(sights, job) : 0;
     if (m->processors == 0)
         m->processors = online > 0 ? (uint32_t)online : 1;
     m->memory_bytes = (uint64_t)(pages > 0 ? pages : 1) * (uint64_t)sysconf(_SC_PAGESIZE);

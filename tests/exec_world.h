@@ -29,6 +29,7 @@ typedef struct WorldOptions {
     uint64_t every;
     bool resume;
     bool measured;                  /* what the machine takes, before it trains */
+    bool untold;                    /* ranks know of none beside them, as with --rank */
     const BackendType *backend;     /* NULL: the CPU's */
     const struct CudaOptions *cuda; /* ranks are threads of this process then */
 } WorldOptions;
@@ -37,9 +38,9 @@ typedef struct WorldOptions {
 typedef struct WorldResult {
     bool done;
     uint64_t steps_n;
-    uint64_t collectives; /* measured: a bit for each kind; */
-    double kernel_ns;     /* the shortest of the kernels; */
-    uint32_t processors;  /* and what ranks run on */
+    uint64_t collectives;       /* measured: a bit for each kind; */
+    double kernel_ns;           /* the shortest of the kernels; */
+    uint32_t ranks, processors; /* of the host */
     double losses[WORLD_STEPS_MAX];
     int64_t shortest_ns;        /* step */
     uint64_t spans_n, differ_n; /* of the timeline; from the prediction */
@@ -171,6 +172,7 @@ static inline bool world_measured(void *user, const MachineTimes *m, Err *err)
 {
     ExecWorld *w = user;
     (void)err;
+    w->result->ranks = m->ranks;
     w->result->processors = m->processors;
     w->result->kernel_ns = INFINITY;
     for (uint32_t i = 0; i < m->times_n; i++)
@@ -212,7 +214,9 @@ static inline int world_rank(const RankPlace *place, void *user)
                         .measured = w->options.measured ? world_measured : NULL,
                         .user = w,
                         .model = plan->model };
-    bool ok = rank_run(&out, &setup, place, &err);
+    RankPlace own = *place;
+    own.local_n = w->options.untold ? 1 : own.local_n;
+    bool ok = rank_run(&out, &setup, &own, &err);
     WorldResult *r = w->result;
     if (!ok && !r->text[0])
         snprintf(r->text, sizeof r->text, "rank %u: %s", place->rank, err.text);

@@ -250,11 +250,13 @@ static const char small[] =
     "\"micro_batch\":2},\"parallel\":{\"dp\":2}}";
 
 /* What two ranks measure. */
-static void measure_world(ExecWorld *w)
+static void measure_world(ExecWorld *w, bool untold)
 {
     Err err = { 0 };
     ASSERT(world_open(w, small, NULL, 0, &err));
-    CHECK(world_run(w, (WorldOptions){ .clock = RUN_WALL, .steps = 1, .measured = true }));
+    CHECK(world_run(
+        w,
+        (WorldOptions){ .clock = RUN_WALL, .steps = 1, .measured = true, .untold = untold }));
 }
 
 /* Between two ticks a kernel seems to take nothing: then the other clock counts. */
@@ -287,15 +289,25 @@ static void ranks_count_the_processors_that_they_may_run_on(void)
     for (int kept = 0; kept < 2; kept++) {
         ExecWorld w;
         ASSERT(syscall(SYS_sched_setaffinity, 0, bytes, kept ? one : all) == 0);
-        measure_world(&w);
+        measure_world(&w, false);
         CHECK_U64(kept ? 1 : min_u64(jobs_processors(), allowed), w.result->processors);
         world_close(&w);
     }
     syscall(SYS_sched_setaffinity, 0, bytes, all);
 }
 
+/* Where each was started by itself. */
+static void ranks_that_are_not_told_of_each_other_count_too(void)
+{
+    ExecWorld w;
+    measure_world(&w, true);
+    CHECK_U64(2, w.result->ranks);
+    world_close(&w);
+}
+
 int main(void)
 {
+    RUN(ranks_that_are_not_told_of_each_other_count_too);
     RUN(ranks_count_the_processors_that_they_may_run_on);
     RUN(kernels_take_some_time_by_whatever_clock);
     RUN(each_kernel_takes_what_was_measured);
