@@ -35,6 +35,7 @@ typedef struct Lane {
     Px span_x0, span_x1;
     LodKind span_kind;
     bool span_mixed;
+    uint64_t dimmed; /* the last span of which some is, as a wait */
     uint32_t *labels_n;
 
     /* Spans of the window whose waits are not dimmed yet. */
@@ -92,6 +93,8 @@ static void end_run(Lane *lane)
 
 /* ---- labels ---- */
 
+/* On one colour alone a label stands as it is; on hatch, on several colours, and on what is dimmed
+ * a chip makes it legible. */
 static void draw_label(Lane *lane, uint64_t span)
 {
     ScenePen *p = lane->p;
@@ -101,21 +104,21 @@ static void draw_label(Lane *lane, uint64_t span)
     char text[160];
     Px pad = draw_px(p->d, 4), width = lane->span_x1 - lane->span_x0 - 2 * pad;
     PxBox box = { lane->span_x0 + pad, lane->box.y0, lane->span_x1 - pad, lane->box.y1 };
-    bool hatched = lane->span_mixed || lane->span_kind == LOD_EXPOSED;
+    bool chip = lane->span_mixed || lane->span_kind == LOD_EXPOSED || lane->dimmed == span;
     names_of_span(&p->s->names[lane->row->side], span, text, sizeof text);
-    if (!hatched && lane->span_kind == LOD_P2P) { /* behind the chevron's notch */
+    if (!chip && lane->span_kind == LOD_P2P) { /* behind the chevron's notch */
         box.x0 += (lane->box.y1 - lane->box.y0) / 3;
         width -= (lane->box.y1 - lane->box.y0) / 3;
     }
-    if (hatched) /* a chip stands on it, beside which the hatch is still seen */
+    if (chip) /* what it stands on is still seen beside it */
         width = width * 4 / 5 - draw_px(p->d, 6);
     if (!names_fit(p->d->font, scene_small(), text, width))
         return;
-    box.x1 = box.x0 + width + (hatched ? draw_px(p->d, 6) : 0);
+    box.x1 = box.x0 + width + (chip ? draw_px(p->d, 6) : 0);
     if (lane->alpha == NOTES)
         draw_text(p->d, box, scene_small(), ALIGN_LEFT, scene_color(p, THEME_TEXT), text);
     else
-        theme_label(p->d, p->theme, hatched ? TIME_EXPOSED : strip_class(lane->span_kind), box,
+        theme_label(p->d, p->theme, chip ? TIME_EXPOSED : strip_class(lane->span_kind), box,
                     scene_small(), text);
     ++*lane->labels_n;
 }
@@ -153,6 +156,7 @@ static void dim_wait(Lane *lane, uint64_t span)
         return;
     tip_span(lane, span);
     scene_dim_wait(lane->p, box);
+    lane->dimmed = span;
 }
 
 /* Which spans have waits to be looked for.  Where there are too many for a frame, each with a
@@ -213,10 +217,10 @@ static void put_piece(void *user, uint64_t span, LodKind kind, int64_t from_ns, 
     PxBox box = lane->box;
     box.x0 = px_max(lane->box.x0, lane_x(lane, from_ns));
     box.x1 = px_min(lane->box.x1, px_max(lane_x(lane, to_ns), box.x0 + PX(1)));
-    bool known = span == lane->span;
+    bool known = span == lane->span; /* then columns of it are between, where any are */
     if (!known)
         begin_span(lane, span, kind, box.x0);
-    lane->span_mixed |= known && kind != lane->span_kind;
+    lane->span_mixed |= known && (kind != lane->span_kind || box.x0 > lane->span_x1);
     lane->span_x1 = box.x1;
     Px edge = box.x1 - box.x0 > PX(3) ? PX_ONE / 2 : 0; /* neighbours stay apart */
     box.x1 -= edge;
@@ -249,6 +253,7 @@ static void draw_lane(ScenePen *p, const LayoutRow *row, const LodRow *lod, uint
                   .window = layout_window(p->l, row),
                   .box = { p->l->lanes.x0, row->y0, p->l->lanes.x1, row->y1 },
                   .span = NONE_U64,
+                  .dimmed = NONE_U64,
                   .labels_n = labels_n };
     open_waits(&lane, lod);
     lod_extract(lod, &lane.window, &(LodSink){ &lane, put_piece, put_column });

@@ -820,6 +820,60 @@ static void waits_cut_into_less_than_pixels_are_dim(void)
     close_film(&f);
 }
 
+/* Its color: what a label of some communication is written in. */
+static Color label_color(const DrawList *list)
+{
+    for (uint32_t i = 0; i < list->items_n; i++)
+        if (list->items[i].kind == DRAW_TEXT && list->items[i].n >= 7 &&
+            memcmp(list->chars + list->items[i].first, "ncclDev", 7) == 0)
+            return list->items[i].color;
+    return 0;
+}
+
+/* A collective of 10 us below two gemms, between which there are kernels of one ns, or none. */
+static Color color_of_label(const Theme *theme, bool waits, bool chopped)
+{
+    static Film f;
+    Scene scene;
+    DrawList list = { .font = NULL };
+    f = (Film){ .channel = NULL };
+    World *w = &f.w[0];
+    uint32_t gpu = world_stream(w, 0, 7), net = world_stream(w, 0, 20);
+    world_span(w, gpu, SPAN_COMPUTE, "gemm", 0, chopped ? 4000 : 10000);
+    for (int64_t at = 4000; chopped && at < 5000; at += 2)
+        world_span(w, gpu, SPAN_COMPUTE, "tiny", at, at + 1);
+    if (chopped)
+        world_span(w, gpu, SPAN_COMPUTE, "gemm", 5000, 10000);
+    world_comm(w, net, (Coll){ .op = "all_reduce", .seq = 0, .wait_ns = waits ? 9000 : 0 }, 0,
+               10000);
+    timeline_seal(&w->t);
+    view_data_open(&f.data[0], &w->t, "labels", 1);
+    view_open(&f.view, &f.data[0], NULL);
+    f.view.theme = theme;
+    f.view.drawer = false;
+    f.view.width = 640;
+    f.view.height = 360;
+    scene_open(&scene, 100);
+    font_set_files(&scene.font, "");
+    scene_draw(&scene, &f.view, &list);
+    Color color = label_color(&list);
+    draw_free(&list);
+    scene_free(&scene);
+    close_film(&f);
+    return color;
+}
+
+/* What is written on a color is legible on that alone: else it stands on a chip. */
+static void labels_of_what_is_dimmed_or_cut_stand_on_chips(void)
+{
+    for (int light = 0; light < 2; light++) {
+        const Theme *t = light ? theme_light() : theme_dark();
+        CHECK_U64(t->on_time[TIME_OVERLAPPED], color_of_label(t, false, false));
+        CHECK_U64(t->color[THEME_TEXT], color_of_label(t, true, false));
+        CHECK_U64(t->color[THEME_TEXT], color_of_label(t, false, true));
+    }
+}
+
 /* ---- what is told in words ---- */
 
 /* The i-th text behind the one that is `after`, "" if there is none. */
@@ -965,6 +1019,7 @@ int main(void)
     RUN(as_many_strips_are_named_as_there_is_room_for);
     RUN(all_that_was_waited_is_dim);
     RUN(waits_cut_into_less_than_pixels_are_dim);
+    RUN(labels_of_what_is_dimmed_or_cut_stand_on_chips);
     RUN(medians_count_ranks);
     RUN(numbers_of_the_drawer_are_not_cut);
     RUN(an_svg_says_what_it_shows);
