@@ -53,7 +53,7 @@ static void draw_rank_name(ScenePen *p, const LayoutRow *row)
 {
     const ViewData *d = p->v->data[row->side];
     const ViewRank *r = &d->ranks[row->rank];
-    ViewWindow w = view_stats_window(p->v);
+    ViewWindow w = view_side_window(p->v, row->side);
     Metrics m = metrics_of_sum(
         cover_window(r->cover, w.from_ns + row->shift_ns, w.to_ns + row->shift_ns));
     char text[96];

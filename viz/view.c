@@ -144,10 +144,10 @@ int64_t view_sim_shift_ns(const View *v, uint32_t rank)
 
 /* ---- the window ---- */
 
-ViewWindow view_whole(const View *v)
+/* All that ran on the ranks of a side. */
+static ViewWindow whole_of(const View *v, uint32_t side)
 {
-    const ViewData *d = view_data(v);
-    uint32_t side = view_side(v);
+    const ViewData *d = v->data[side];
     ViewWindow w = { INT64_MAX, INT64_MIN };
     for (uint32_t r = 0; r < d->ranks_n; r++) {
         int64_t shift_ns = view_shift_ns(v, side, r);
@@ -157,16 +157,18 @@ ViewWindow view_whole(const View *v)
     return d->ranks_n ? w : (ViewWindow){ d->begin_ns, d->end_ns };
 }
 
+ViewWindow view_whole(const View *v)
+{
+    return whole_of(v, view_side(v));
+}
+
 ViewWindow view_reach(const View *v)
 {
-    const ViewData *sim = v->data[VIEW_SIM_SIDE];
     ViewWindow w = view_whole(v);
-    for (uint32_t r = 0; v->mode == VIEW_SPLIT && sim && r < sim->ranks_n; r++) {
-        int64_t shift_ns = view_shift_ns(v, VIEW_SIM_SIDE, r);
-        w.from_ns = min_i64(w.from_ns, sim->ranks[r].begin_ns - shift_ns);
-        w.to_ns = max_i64(w.to_ns, sim->ranks[r].end_ns - shift_ns);
-    }
-    return w;
+    if (v->mode != VIEW_SPLIT || !v->data[VIEW_SIM_SIDE] || !v->data[VIEW_SIM_SIDE]->ranks_n)
+        return w;
+    ViewWindow sim = whole_of(v, VIEW_SIM_SIDE);
+    return (ViewWindow){ min_i64(w.from_ns, sim.from_ns), max_i64(w.to_ns, sim.to_ns) };
 }
 
 /* At least VIEW_NS_MIN long, at most twice what can be reached, and some of that in sight. */
@@ -349,13 +351,18 @@ bool view_show_step(View *v, int64_t step)
     return true;
 }
 
-ViewWindow view_stats_window(const View *v)
+ViewWindow view_side_window(const View *v, uint32_t side)
 {
     if (v->has_selection)
         return v->selection;
-    ViewWindow all = view_whole(v);
+    ViewWindow all = whole_of(v, side);
     ViewWindow w = { max_i64(v->from_ns, all.from_ns), min_i64(v->to_ns, all.to_ns) };
     return w.from_ns < w.to_ns ? w : (ViewWindow){ v->from_ns, v->to_ns };
+}
+
+ViewWindow view_stats_window(const View *v)
+{
+    return view_side_window(v, view_side(v));
 }
 
 bool view_counts(const View *v, uint32_t rank)

@@ -207,6 +207,8 @@ char *view_group_text(const View *v, uint32_t group, char *text, size_t cap);
 /* The statistics' window: the selection, else what is shown of the trace: nothing idles before or
  * behind it. */
 ViewWindow view_stats_window(const View *v);
+/* That of a rank of a side, which in Split may be the one whose statistics are not shown. */
+ViewWindow view_side_window(const View *v, uint32_t side);
 /* Does a rank of the side shown count in them: is it selected, or else shown? */
 bool view_counts(const View *v, uint32_t rank);
 /* Numbers of a window of the view, summed over the ranks that count.  of_rank: NULL, or by rank

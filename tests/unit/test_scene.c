@@ -925,6 +925,42 @@ static void medians_count_ranks(void)
     }
 }
 
+/* Real: 100 ns of compute.  Sim: as much, then 300 ns of communication alone. */
+static void numbers_beside_a_simulated_rank_are_of_all_it_did(void)
+{
+    static Film f;
+    Scene scene;
+    DrawList list = { .font = NULL };
+    f = (Film){ .channel = NULL };
+    for (int side = 0; side < VIEW_SIDES; side++) {
+        World *w = &f.w[side];
+        world_span(w, world_stream(w, 0, 7), SPAN_COMPUTE, "gemm", 0, 100);
+        if (side)
+            world_comm(w, world_stream(w, 0, 20),
+                       (Coll){ .op = "all_reduce", .seq = -1, .wait_ns = -1 }, 100, 400);
+        timeline_seal(&w->t);
+        view_data_open(&f.data[side], &w->t, "longer", 1);
+    }
+    view_open(&f.view, &f.data[0], &f.data[1]);
+    f.view.mode = VIEW_SPLIT;
+    f.view.width = 1000;
+    f.view.height = 620;
+    view_fit(&f.view);
+    scene_open(&scene, 100);
+    font_set_files(&scene.font, "");
+    scene_draw(&scene, &f.view, &list);
+    CHECK_STR("busy 100%", text_behind(&list, "Rank 0  real", 0));
+    CHECK_STR("exp 75%", text_behind(&list, "Rank 0  sim", 0));
+    CHECK(has_text(&list, "Window (100 ns)")); /* the drawer is of the recorded side */
+    f.view.has_selection = true;
+    f.view.selection = (ViewWindow){ 50, 150 };
+    scene_draw(&scene, &f.view, &list);
+    CHECK_STR("exp 50%", text_behind(&list, "Rank 0  sim", 0));
+    draw_free(&list);
+    scene_free(&scene);
+    close_film(&f);
+}
+
 /* Whatever their sizes; what a class is called may be cut. */
 static void numbers_of_the_drawer_are_not_cut(void)
 {
@@ -1021,6 +1057,7 @@ int main(void)
     RUN(waits_cut_into_less_than_pixels_are_dim);
     RUN(labels_of_what_is_dimmed_or_cut_stand_on_chips);
     RUN(medians_count_ranks);
+    RUN(numbers_beside_a_simulated_rank_are_of_all_it_did);
     RUN(numbers_of_the_drawer_are_not_cut);
     RUN(an_svg_says_what_it_shows);
     return check_report();
