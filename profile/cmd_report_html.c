@@ -15,7 +15,7 @@
 #include <string.h>
 
 /* Pixels of the pictures; the page stretches strips to its width. */
-enum { STRIP_WIDTH = 960, STRIP_HEIGHT = 28, AXIS_HEIGHT = 22, HINTS_N = 48 };
+enum { STRIP_WIDTH = 960, STRIP_HEIGHT = 28, TICKS_MAX = 8, HINTS_N = 48 };
 enum { BAR_WIDTH = 180, BAR_HEIGHT = 12, SWATCH = 14 };
 
 /* A field with a tooltip: nothing to see, until the mouse is over it. */
@@ -209,13 +209,16 @@ static void put_strip(void *user, const TraceReport *r, uint32_t i, ReportRange 
     svg_write_on(&p->page, &p->list, attributes, out);
 }
 
+/* Text of the page, not of a picture: as wide as the window is, pictures shrink, and what is
+ * written in them as well. */
 static void put_axis(void *user, ReportRange all, FILE *out)
 {
-    Pictures *p = user;
-    begin(p, STRIP_WIDTH, AXIS_HEIGHT);
-    strip_axis(&p->list, p->theme, px_box(0, 0, PX(STRIP_WIDTH), PX(AXIS_HEIGHT)),
-               all.to_ns - all.from_ns);
-    svg_write_on(&p->page, &p->list, "", out);
+    StripTick tick;
+    (void)user;
+    fputs("<div class=\"axis\">", out);
+    for (uint32_t i = 0; strip_tick(all.to_ns - all.from_ns, TICKS_MAX, i, &tick); i++)
+        fprintf(out, "<span style=\"left:%.3f%%\">%s</span>", 100 * tick.part, tick.text);
+    fputs("</div>\n", out);
 }
 
 void report_page(const TraceReport *r, FILE *out)

@@ -106,7 +106,8 @@ typedef struct ReportPictures {
     void (*colors)(void *user, FILE *out); /* CSS that declares them, light and dark */
     void (*swatch)(void *user, ReportPart part, FILE *out);
     void (*bar)(void *user, const int64_t part_ns[REPORT_PARTS_N], FILE *out);
-    /* Of rank covers.rank[i], its window; and the time below all strips of that range. */
+    /* Of rank covers.rank[i], its window; and the times below all strips of that range, in
+     * one element of class axis. */
     void (*strip)(void *user, const TraceReport *r, uint32_t i, ReportRange all, FILE *out);
     void (*axis)(void *user, ReportRange all, FILE *out);
 } ReportPictures;

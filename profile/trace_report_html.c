@@ -95,6 +95,13 @@ static const char style[] =
     "margin:3px 0}\n"
     ".strip svg{width:100%}.strip .lane{height:28px;border-radius:3px;background:var(--card)}\n"
     ".strip .l{font-weight:500}.strip .v{text-align:right;font-variant-numeric:tabular-nums}\n"
+    ".axis{position:relative;height:22px;font-size:11px;color:var(--dim)}\n"
+    ".axis span{position:absolute;padding-top:5px;transform:translateX(-50%);"
+    "white-space:nowrap}\n"
+    ".axis span::before{content:\"\";position:absolute;top:0;left:50%;width:1px;height:4px;"
+    "background:var(--dim)}\n"
+    "@media(max-width:800px){.axis span:nth-child(even){display:none}}\n"
+    "@media(max-width:500px){.axis span:not(:nth-child(4n+1)){display:none}}\n"
     "svg rect[pointer-events]:hover{fill:var(--text);fill-opacity:.14}\n"
     "td .bar{width:180px;height:12px;border-radius:2px}\n"
     "@media print{main{max-width:none}}\n";

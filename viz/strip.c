@@ -8,7 +8,7 @@
 
 #include "viz/scene_parts.h"
 
-enum { BAND_PCT = 36, TICK_ROOM = 110, TICK = 4 };
+enum { BAND_PCT = 36 };
 
 /* A strip on its way into the list. */
 typedef struct Pen {
@@ -246,20 +246,13 @@ void strip_draw(const Strip *s, const LodRow *row)
 
 /* ---- the axis ---- */
 
-void strip_axis(DrawList *d, const Theme *theme, PxBox box, int64_t length_ns)
+bool strip_tick(int64_t length_ns, uint32_t ticks_max, uint32_t i, StripTick *tick)
 {
-    Px one = PX(1), tick = draw_px(d, TICK);
-    int64_t room = max_i64(1, (box.x1 - box.x0) / draw_px(d, TICK_ROOM));
-    int64_t step_ns = scene_tick_ns(max_i64(1, length_ns / room));
-    for (int64_t ns = 0; ns <= length_ns; ns += step_ns) {
-        char text[48];
-        Px x = px_min(px_between(box.x0, box.x1, ns, length_ns), box.x1 - one);
-        draw_rect(d, (PxBox){ x, box.y0, x + one, box.y0 + tick }, theme->color[THEME_DIM]);
-        scene_tick_text(text, sizeof text, "", ns, step_ns);
-        /* Below the tick's middle, but within the box. */
-        Px width = font_width(d->font, scene_small(), text, strlen(text)) + one;
-        Px x0 = px_max(box.x0, px_min(x - width / 2, box.x1 - width));
-        draw_text(d, (PxBox){ x0, box.y0 + tick, x0 + width, box.y1 }, scene_small(),
-                  ALIGN_MIDDLE, theme->color[THEME_DIM], text);
-    }
+    int64_t step_ns = scene_tick_ns(max_i64(1, length_ns / max_i64(1, ticks_max)));
+    if (i > 0 && (length_ns <= 0 || step_ns > length_ns / i))
+        return false;
+    int64_t at_ns = (int64_t)i * step_ns;
+    tick->part = i > 0 ? (double)at_ns / (double)length_ns : 0;
+    scene_tick_text(tick->text, sizeof tick->text, "", at_ns, step_ns);
+    return true;
 }

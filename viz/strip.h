@@ -28,8 +28,14 @@ typedef struct Strip {
 /* Of a row built by lod_build_strip; idle is what lies between its first and last piece. */
 void strip_draw(const Strip *s, const LodRow *row);
 
-/* Ticks at the top of the box and the time below each, from 0 at its left. */
-void strip_axis(DrawList *d, const Theme *theme, PxBox box, int64_t length_ns);
+/* A moment of the axis below strips. */
+typedef struct StripTick {
+    double part; /* of the axis' length: 0 where it begins, 1 where it ends */
+    char text[48];
+} StripTick;
+
+/* The i-th of about ticks_max, and the one at 0; false: it has no such one. */
+bool strip_tick(int64_t length_ns, uint32_t ticks_max, uint32_t i, StripTick *tick);
 
 /* The class a kind of piece is coloured as. */
 TimeClass strip_class(LodKind kind);
