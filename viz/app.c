@@ -145,7 +145,7 @@ void app_pick(App *a, ViewPlace place)
     if (place.side == VIEW_REAL_SIDE)
         app_unhide(a, d->rows[place.row].rank);
     open_threads(a, place);
-    app_scroll_to(a, layout_row_of(&a->scene.layout, place));
+    app_scroll_to(a, layout_row_of(&a->scene.layout, v, place));
 }
 
 static bool resize(App *a, const Input *in)

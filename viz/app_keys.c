@@ -412,8 +412,8 @@ static void step_row(App *a, int32_t by)
 {
     View *v = &a->view;
     const Layout *l = &a->scene.layout;
-    const LayoutRow *from = layout_row_of(l, v->picked);
-    if (!from) {
+    const LayoutRow *from = layout_row_of(l, v, v->picked);
+    if (!from || l->strips) {
         step_event(a, 1);
         return;
     }

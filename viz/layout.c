@@ -74,7 +74,7 @@ static void add_rank_side(Layout *l, const View *v, uint32_t side, uint32_t rank
 {
     const ViewData *d = v->data[side];
     bool folded = l->strips || state->folded;
-    add_row(l, LAYOUT_STRIP, side, rank, NONE_U32);
+    add_row(l, LAYOUT_STRIP, side, rank, NONE_U32)->alone = folded;
     for (uint32_t i = 0; !folded && i < d->ranks[rank].rows_n; i++) {
         uint32_t row = d->ranks[rank].row_first + i;
         if (d->rows[row].kind != VIEW_ROW_HOST || state->threads)
@@ -237,10 +237,20 @@ const LayoutRow *layout_row_at(const Layout *l, Px x, Px y)
     return NULL;
 }
 
-const LayoutRow *layout_row_of(const Layout *l, ViewPlace place)
+bool layout_shows(const LayoutRow *row, const View *v, ViewPlace place)
+{
+    if (row->side != place.side || place.row == NONE_U32)
+        return false;
+    const ViewRow *r = &v->data[place.side]->rows[place.row];
+    return row->kind == LAYOUT_ROW
+               ? row->row == place.row
+               : row->alone && row->rank == r->rank && r->kind == VIEW_ROW_STREAM;
+}
+
+const LayoutRow *layout_row_of(const Layout *l, const View *v, ViewPlace place)
 {
     for (uint32_t i = 0; i < l->rows_n; i++)
-        if (layout_shows(&l->rows[i], place))
+        if (layout_shows(&l->rows[i], v, place))
             return &l->rows[i];
     return NULL;
 }

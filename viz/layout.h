@@ -32,6 +32,7 @@ typedef struct LayoutRow {
     uint8_t side;
     bool pinned;
     bool first;       /* of its rank: the name stands here; or a heading */
+    bool alone;       /* a strip of a rank whose streams are not shown */
     uint32_t rank;    /* index into ranks of its side; NONE_U32: a heading */
     uint32_t group;   /* of a heading: view_group_of; else NONE_U32 */
     uint32_t row;     /* index into rows of its side; NONE_U32: strip */
@@ -62,13 +63,11 @@ static inline bool layout_is_item(const LayoutRow *row, ViewItem item)
 
 /* The row at a place; NULL: none. */
 const LayoutRow *layout_row_at(const Layout *l, Px x, Px y);
-/* Does a row show the row of a span?  Of a folded simulation several do. */
-static inline bool layout_shows(const LayoutRow *row, ViewPlace place)
-{
-    return row->kind == LAYOUT_ROW && row->side == place.side && row->row == place.row;
-}
+/* Does a row show the row of a span?  Of a folded simulation several do; a strip shows those of
+ * its rank's streams where they have no rows of their own. */
+bool layout_shows(const LayoutRow *row, const View *v, ViewPlace place);
 /* The first that does; NULL: none. */
-const LayoutRow *layout_row_of(const Layout *l, ViewPlace place);
+const LayoutRow *layout_row_of(const Layout *l, const View *v, ViewPlace place);
 /* The moment at x of the lanes, and back. */
 int64_t layout_ns_at(const Layout *l, const View *v, Px x);
 Px layout_x_of(const Layout *l, const View *v, int64_t ns);

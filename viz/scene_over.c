@@ -31,7 +31,7 @@ static void draw_edge_arrow(ScenePen *p, PxBox from, const LayoutRow *row, ViewP
 static void draw_twin(ScenePen *p, ViewPlace place)
 {
     ViewPlace twin = view_twin(p->v, place);
-    const LayoutRow *row = twin.row != NONE_U32 ? layout_row_of(p->l, twin) : NULL;
+    const LayoutRow *row = layout_row_of(p->l, p->v, twin);
     if (row)
         draw_outline(p->d, px_box_inset(layout_span_box(p->l, p->v, row, twin), -PX(1)), PX(2),
                      0, scene_color(p, THEME_FOCUS));
@@ -52,7 +52,7 @@ static void draw_bracket(ScenePen *p, ViewPlace place, Px y0, Px y1)
 {
     const ViewData *d = p->v->data[place.side];
     const ViewComm *c = view_comm_of(&d->links, place.span);
-    const LayoutRow *row = layout_row_of(p->l, place);
+    const LayoutRow *row = layout_row_of(p->l, p->v, place);
     if (!c || c->match == NONE_U32 || c->wait_ns < 0 || !row)
         return;
     int64_t at_ns = d->t->start_ns[place.span] + c->wait_ns - row->shift_ns;
@@ -71,7 +71,7 @@ static void draw_links(ScenePen *p, ViewPlace place)
 {
     enum { LINKS = 256 };
     static ViewPlace to[LINKS];
-    const LayoutRow *row = place.row != NONE_U32 ? layout_row_of(p->l, place) : NULL;
+    const LayoutRow *row = layout_row_of(p->l, p->v, place);
     uint32_t n = row ? view_links_of(p->v, place, to, LINKS) : 0;
     if (n == 0)
         return;
@@ -82,7 +82,7 @@ static void draw_links(ScenePen *p, ViewPlace place)
     bool collective = c && c->match != NONE_U32;
     bool pair = collective && t->span_class[place.span] == SPAN_P2P;
     for (uint32_t i = 0; i < n; i++) {
-        const LayoutRow *other = layout_row_of(p->l, to[i]);
+        const LayoutRow *other = layout_row_of(p->l, p->v, to[i]);
         if (!other)
             continue;
         PxBox box = layout_span_box(p->l, p->v, other, to[i]);

@@ -43,7 +43,7 @@ static const CriticalPath *find_path(ScenePen *p)
 static const LayoutRow *row_of(const ScenePen *p, const PathPiece *k)
 {
     if (k->place.row != NONE_U32 && !p->l->strips)
-        return layout_row_of(p->l, k->place);
+        return layout_row_of(p->l, p->v, k->place);
     for (uint32_t i = 0; i < p->l->rows_n; i++) {
         const LayoutRow *row = &p->l->rows[i];
         if (row->kind == LAYOUT_STRIP && row->side == view_side(p->v) && row->rank == k->rank)

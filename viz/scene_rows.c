@@ -311,7 +311,7 @@ static void outline_place(ScenePen *p, ViewPlace place, Color color)
 {
     for (uint32_t i = 0; place.row != NONE_U32 && i < p->l->rows_n; i++) {
         const LayoutRow *row = &p->l->rows[i];
-        if (!layout_shows(row, place))
+        if (!layout_shows(row, p->v, place))
             continue;
         PxBox box = layout_span_box(p->l, p->v, row, place);
         draw_clip_push(p->d, row->pinned ? p->l->pinned : p->l->scrolled);

@@ -301,7 +301,7 @@ static PxBox mouse_box(const ScenePen *p)
 /* The picked event in the lanes; false: it is out of sight. */
 static bool picked_box(const ScenePen *p, PxBox *box)
 {
-    const LayoutRow *row = layout_row_of(p->l, p->v->picked);
+    const LayoutRow *row = layout_row_of(p->l, p->v, p->v->picked);
     if (!row)
         return false;
     *box = layout_span_box(p->l, p->v, row, p->v->picked);

@@ -471,13 +471,29 @@ static void a_picked_host_event_is_seen(void)
     press(&s, 'h', MOD_SHIFT); /* all folded */
     app_pick(&s.app, launch);
     app_draw(&s.app);
-    const LayoutRow *row = layout_row_of(l, launch);
+    const LayoutRow *row = layout_row_of(l, &s.app.view, launch);
     CHECK(row && row->y0 >= l->scrolled.y0 && row->y1 <= l->scrolled.y1);
     press(&s, ',', 0); /* the launch of the step before */
     CHECK_INT(STEP_NS, s.w.t.start_ns[s.app.view.picked.span]);
     press(&s, 'h', MOD_SHIFT);
     press(&s, 'h', MOD_SHIFT);
     CHECK_INT((int)rows_n + 1, (int)l->rows_n); /* of that rank alone */
+    close_session(&s);
+}
+
+/* E leads to rank 3, which is below the window's edge. */
+static void a_folded_rank_is_scrolled_to(void)
+{
+    Session s;
+    open_session(&s);
+    s.app.view.height = 150;
+    press(&s, 'h', MOD_SHIFT);
+    CHECK(s.app.scene.layout.scroll_max > 0);
+    press(&s, 'e', 0);
+    const Layout *l = &s.app.scene.layout;
+    const LayoutRow *row = layout_row_of(l, &s.app.view, s.app.view.picked);
+    CHECK(row && row->rank == 3 && row->y0 >= l->scrolled.y0 && row->y1 <= l->scrolled.y1);
+    CHECK(s.app.view.scroll_px > 0);
     close_session(&s);
 }
 
@@ -490,7 +506,7 @@ static void searching_finds_what_is_folded_away(void)
     CHECK_STR("12 events, 600 ns in all", s.app.view.message);
     press(&s, KEY_ENTER, 0);
     CHECK(s.app.view.picked.row != NONE_U32);
-    CHECK(layout_row_of(&s.app.scene.layout, s.app.view.picked) != NULL);
+    CHECK(layout_row_of(&s.app.scene.layout, &s.app.view, s.app.view.picked) != NULL);
     for (int r = 0; r < RANKS; r++)
         press(&s, KEY_ENTER, 0);
     CHECK_INT(STEP_NS, s.w.t.start_ns[s.app.view.picked.span]);
@@ -931,6 +947,7 @@ int main(void)
     RUN(a_search_and_a_filter_follow_the_view);
     RUN(a_step_in_sight_is_not_passed_over);
     RUN(a_picked_host_event_is_seen);
+    RUN(a_folded_rank_is_scrolled_to);
     RUN(searching_finds_what_is_folded_away);
     RUN(the_omnibox_searches_filters_and_acts);
     RUN(the_palette_is_below_the_omnibox);

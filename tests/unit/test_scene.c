@@ -761,7 +761,7 @@ static void shoot_lane(Film *f, Scene *scene, uint32_t *pixels)
         return;
     raster_draw(&frame, &list);
     ViewPlace place = { 0, f->data[0].ranks[0].row_first + 1, f->comms[0].span };
-    const LayoutRow *row = layout_row_of(&scene->layout, place);
+    const LayoutRow *row = layout_row_of(&scene->layout, &f->view, place);
     int32_t y = row ? px_floor(row->y0) + 1 : 0;
     memcpy(pixels, frame.pixels + y * frame.width, (size_t)frame.width * sizeof *pixels);
     frame_free(&frame);
@@ -818,6 +818,52 @@ static void waits_cut_into_less_than_pixels_are_dim(void)
     f.view.height = 360;
     check_dim_until_630(&f);
     close_film(&f);
+}
+
+static uint32_t outlines_of(const DrawList *list, PxBox box)
+{
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < list->items_n; i++) {
+        const DrawItem *item = &list->items[i];
+        n += item->kind == DRAW_OUTLINE && item->box.x0 == box.x0 - PX(1) &&
+             item->box.x1 == box.x1 + PX(1) && item->box.y0 == box.y0 - PX(1) &&
+             item->box.y1 == box.y1 + PX(1);
+    }
+    return n;
+}
+
+/* The all-reduce of rank 1 in [310, 690), where its rank has one row: folded, or one of many. */
+static void what_is_picked_is_seen_in_the_strip(void)
+{
+    static Film f;
+    for (int many = 0; many < 2; many++) {
+        Scene scene;
+        DrawList list = { .font = NULL };
+        open_film(&f, many ? 20 : 2, false, false);
+        f.view.width = 1000;
+        f.view.height = 620;
+        f.view.ranks[1].folded = !many;
+        f.view.by_keyboard = true;
+        f.view.picked = view_place_of(&f.data[0], 0, f.comms[1].span);
+        scene_open(&scene, 100);
+        font_set_files(&scene.font, "");
+        scene_draw(&scene, &f.view, &list);
+        const LayoutRow *row = layout_row_of(&scene.layout, &f.view, f.view.picked);
+        if (CHECK(row && row->kind == LAYOUT_STRIP && row->rank == 1)) {
+            PxBox box = layout_span_box(&scene.layout, &f.view, row, f.view.picked);
+            CHECK_INT(layout_x_of(&scene.layout, &f.view, 310), box.x0);
+            CHECK_INT(1, (int)outlines_of(&list, box));
+            CHECK(has_text(&list, "comm on rank 1, stream 20"));
+        }
+        ViewPlace host = view_place_of(&f.data[0], 0, 0);
+        for (uint64_t i = 0; i < f.w[0].t.spans_n; i++)
+            if (f.w[0].t.span_class[i] == SPAN_HOST)
+                host = view_place_of(&f.data[0], 0, i);
+        CHECK(layout_row_of(&scene.layout, &f.view, host) == NULL); /* strips are of streams */
+        draw_free(&list);
+        scene_free(&scene);
+        close_film(&f);
+    }
 }
 
 /* Its color: what a label of some communication is written in. */
@@ -1055,6 +1101,7 @@ int main(void)
     RUN(as_many_strips_are_named_as_there_is_room_for);
     RUN(all_that_was_waited_is_dim);
     RUN(waits_cut_into_less_than_pixels_are_dim);
+    RUN(what_is_picked_is_seen_in_the_strip);
     RUN(labels_of_what_is_dimmed_or_cut_stand_on_chips);
     RUN(medians_count_ranks);
     RUN(numbers_beside_a_simulated_rank_are_of_all_it_did);
