@@ -167,6 +167,15 @@ static void draw_focus(ScenePen *p, PxBox box)
     draw_outline(p->d, box, draw_px(p->d, 2), draw_px(p->d, 3), scene_color(p, THEME_FOCUS));
 }
 
+/* Its row; a name higher than that is not crossed. */
+static PxBox around_name(const ScenePen *p, const LayoutRow *row)
+{
+    Px pad = draw_px(p->d, 4), least = p->l->strips ? 0 : draw_px(p->d, 16);
+    Px more = px_max(PX(1), (least - (row->y1 - row->y0)) / 2);
+    return (PxBox){ p->l->names.x0 + pad, row->y0 - more, p->l->names.x1 - pad,
+                    row->y1 + more };
+}
+
 void scene_focus(ScenePen *p)
 {
     const View *v = p->v;
@@ -180,8 +189,7 @@ void scene_focus(ScenePen *p)
     ViewItem item = view_item(v, v->pane_at);
     for (uint32_t i = 0; i < l->rows_n; i++)
         if (layout_is_item(&l->rows[i], item))
-            draw_focus(p, (PxBox){ l->names.x0 + draw_px(p->d, 4), l->rows[i].y0 - PX(1),
-                                   l->names.x1 - draw_px(p->d, 4), l->rows[i].y1 + PX(1) });
+            draw_focus(p, around_name(p, &l->rows[i]));
     draw_clip_pop(p->d);
 }
 

@@ -748,6 +748,38 @@ static void what_has_no_room_is_left_out(void)
     close_film(&f);
 }
 
+/* In rows that are lower than their names. */
+static void the_focus_goes_around_a_name(void)
+{
+    static Film f;
+    Scene scene;
+    DrawList list = { .font = NULL };
+    open_film(&f, 8, false, false);
+    f.view.pane = VIEW_PANE_RANKS;
+    f.view.pane_at = 1;
+    scene_open(&scene, 100);
+    font_set_files(&scene.font, "");
+    scene_draw(&scene, &f.view, &list);
+    Px baseline = 0, air = PX(1);
+    uint32_t around_n = 0;
+    for (uint32_t i = 0; i < list.items_n; i++) {
+        const DrawItem *item = &list.items[i];
+        if (item->kind == DRAW_TEXT && item->n == 6 &&
+            memcmp(list.chars + item->first, "Rank 1", 6) == 0)
+            baseline = item->box.y0;
+        if (item->kind == DRAW_OUTLINE && item->box.y1 - item->box.y0 < PX(20) &&
+            item->box.x1 <= scene.layout.names.x1) {
+            around_n++;
+            CHECK(baseline > 0 && item->box.y1 - item->width >= baseline + air);
+            CHECK(item->box.y0 + item->width <= baseline - PX(8));
+        }
+    }
+    CHECK_INT(1, (int)around_n);
+    draw_free(&list);
+    scene_free(&scene);
+    close_film(&f);
+}
+
 /* ---- what is told by colour ---- */
 
 /* The top pixels of the lane that a rank's all-reduce is in. */
@@ -1101,6 +1133,7 @@ int main(void)
     RUN(as_many_strips_are_named_as_there_is_room_for);
     RUN(all_that_was_waited_is_dim);
     RUN(waits_cut_into_less_than_pixels_are_dim);
+    RUN(the_focus_goes_around_a_name);
     RUN(what_is_picked_is_seen_in_the_strip);
     RUN(labels_of_what_is_dimmed_or_cut_stand_on_chips);
     RUN(medians_count_ranks);
