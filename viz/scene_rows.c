@@ -71,20 +71,31 @@ static void draw_rank_name(ScenePen *p, const LayoutRow *row)
     draw_stats(p, box, &m);
 }
 
+/* Numbers of a rank of the recorded side, or of the simulated one beside it where that alone is
+ * shown; false: it has none. */
+static bool shown_metrics(const View *v, uint32_t rank, Metrics *m)
+{
+    bool sim = view_side(v) == VIEW_SIM_SIDE;
+    uint32_t r = sim ? view_sim_rank(v, rank) : rank;
+    if (r == NONE_U32 || v->ranks[rank].left_out)
+        return false;
+    ViewWindow w = view_stats_window(v);
+    int64_t shift_ns =
+        sim ? view_sim_shift_ns(v, rank) : view_shift_ns(v, VIEW_REAL_SIDE, rank);
+    *m = metrics_of_sum(
+        cover_window(view_data(v)->ranks[r].cover, w.from_ns + shift_ns, w.to_ns + shift_ns));
+    return true;
+}
+
 /* Numbers of all ranks of a group together. */
 static Metrics group_metrics(const View *v, uint32_t group)
 {
     const ViewData *d = v->data[VIEW_REAL_SIDE];
-    ViewWindow w = view_stats_window(v);
     ViewStats s = { .ranks_n = 0 };
-    for (uint32_t r = 0; r < d->ranks_n; r++) {
-        if (view_group_of(v, r) != group || v->ranks[r].left_out)
-            continue;
-        int64_t shift_ns = view_shift_ns(v, VIEW_REAL_SIDE, r);
-        Metrics m = metrics_of_sum(
-            cover_window(d->ranks[r].cover, w.from_ns + shift_ns, w.to_ns + shift_ns));
-        view_stats_add(&s, &d->ranks[r], &m);
-    }
+    Metrics m;
+    for (uint32_t r = 0; r < d->ranks_n; r++)
+        if (view_group_of(v, r) == group && shown_metrics(v, r, &m))
+            view_stats_add(&s, &d->ranks[r], &m);
     return s.sum;
 }
 

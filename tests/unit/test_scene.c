@@ -1039,6 +1039,43 @@ static void numbers_beside_a_simulated_rank_are_of_all_it_did(void)
     close_film(&f);
 }
 
+/* Of 400 ns real communicates 100 and sim 300, alone. */
+static void numbers_beside_a_group_are_of_the_side_shown(void)
+{
+    static Film f;
+    Scene scene;
+    DrawList list = { .font = NULL };
+    f = (Film){ .channel = NULL };
+    for (int side = 0; side < VIEW_SIDES; side++) {
+        World *w = &f.w[side];
+        int64_t from_ns = side ? 100 : 300;
+        for (uint32_t r = 0; r < 2; r++) {
+            world_span(w, world_stream(w, r, 7), SPAN_COMPUTE, "gemm", 0, from_ns);
+            world_comm(w, world_stream(w, r, 20),
+                       (Coll){ .op = "all_reduce", .group = "dp", .seq = 0, .ranks_n = 2 },
+                       from_ns, 400);
+        }
+        timeline_seal(&w->t);
+        view_data_open(&f.data[side], &w->t, "grouped", 1);
+    }
+    view_open(&f.view, &f.data[0], &f.data[1]);
+    view_group(&f.view, 1);
+    f.view.width = 1000;
+    f.view.height = 620;
+    scene_open(&scene, 100);
+    font_set_files(&scene.font, "");
+    for (int m = VIEW_REAL; m <= VIEW_SPLIT; m++) {
+        f.view.mode = (ViewMode)m;
+        scene_draw(&scene, &f.view, &list);
+        CHECK_STR("0-1", text_behind(&list, "dp", 0));
+        CHECK_STR(m == VIEW_SIM ? "ovl 0%  exp 75%" : "ovl 0%  exp 25%",
+                  text_behind(&list, "dp", 1));
+    }
+    draw_free(&list);
+    scene_free(&scene);
+    close_film(&f);
+}
+
 /* Whatever their sizes; what a class is called may be cut. */
 static void numbers_of_the_drawer_are_not_cut(void)
 {
@@ -1138,6 +1175,7 @@ int main(void)
     RUN(labels_of_what_is_dimmed_or_cut_stand_on_chips);
     RUN(medians_count_ranks);
     RUN(numbers_beside_a_simulated_rank_are_of_all_it_did);
+    RUN(numbers_beside_a_group_are_of_the_side_shown);
     RUN(numbers_of_the_drawer_are_not_cut);
     RUN(an_svg_says_what_it_shows);
     return check_report();
