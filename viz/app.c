@@ -57,6 +57,18 @@ void app_say(App *a, const char *format, ...)
     va_end(args);
 }
 
+/* The rank of side 0 with which a row of a side is shown, of several the first; NONE_U32: none. */
+static uint32_t shown_with(const View *v, ViewPlace place)
+{
+    uint32_t rank = v->data[place.side]->rows[place.row].rank, r = 0;
+    if (place.side == VIEW_REAL_SIDE)
+        return rank;
+    while (r < v->data[VIEW_REAL_SIDE]->ranks_n &&
+           (v->ranks[r].left_out || view_sim_rank(v, r) != rank))
+        r++;
+    return r < v->data[VIEW_REAL_SIDE]->ranks_n ? r : NONE_U32;
+}
+
 uint32_t app_rank(const App *a)
 {
     const View *v = &a->view;
@@ -67,18 +79,16 @@ uint32_t app_rank(const App *a)
     const LayoutRow *row = v->mouse_x >= 0
                                ? layout_row_at(&a->scene.layout, PX(v->mouse_x), PX(v->mouse_y))
                                : NULL;
-    if (row && row->side == VIEW_REAL_SIDE)
-        return row->rank;
-    if (place.row == NONE_U32 || place.side != VIEW_REAL_SIDE)
-        return NONE_U32;
-    return v->data[VIEW_REAL_SIDE]->rows[place.row].rank;
+    if (row)
+        return row->real;
+    return place.row == NONE_U32 ? NONE_U32 : shown_with(v, place);
 }
 
 const LayoutRow *app_first_row(const App *a, uint32_t rank)
 {
     const Layout *l = &a->scene.layout;
     for (uint32_t i = 0; i < l->rows_n; i++)
-        if (l->rows[i].first && l->rows[i].rank == rank)
+        if (l->rows[i].first && l->rows[i].real == rank)
             return &l->rows[i];
     return NULL;
 }
@@ -102,18 +112,6 @@ void app_unhide(App *a, uint32_t rank)
         return;
     v->closed[view_group_of(v, rank)] = false;
     layout_make(&a->scene.layout, v);
-}
-
-/* The rank of side 0 with which a row of a side is shown, of several the first; NONE_U32: none. */
-static uint32_t shown_with(const View *v, ViewPlace place)
-{
-    uint32_t rank = v->data[place.side]->rows[place.row].rank, r = 0;
-    if (place.side == VIEW_REAL_SIDE)
-        return rank;
-    while (r < v->data[VIEW_REAL_SIDE]->ranks_n &&
-           (v->ranks[r].left_out || view_sim_rank(v, r) != rank))
-        r++;
-    return r < v->data[VIEW_REAL_SIDE]->ranks_n ? r : NONE_U32;
 }
 
 /* Rows of host threads are built when they are first needed, and shown when asked for. */
@@ -142,8 +140,9 @@ void app_pick(App *a, ViewPlace place)
     int64_t from_ns = d->t->start_ns[place.span] - shift_ns;
     int64_t to_ns = from_ns + d->t->dur_ns[place.span];
     view_reveal(v, from_ns, to_ns);
-    if (place.side == VIEW_REAL_SIDE)
-        app_unhide(a, d->rows[place.row].rank);
+    uint32_t rank = shown_with(v, place);
+    if (rank != NONE_U32)
+        app_unhide(a, rank);
     open_threads(a, place);
     app_scroll_to(a, layout_row_of(&a->scene.layout, v, place));
 }

@@ -78,11 +78,11 @@ static void select_ranks(App *a, const Input *in)
         v->selected_ranks[r] = false;
     for (uint32_t i = 0; i < l->rows_n; i++) {
         const LayoutRow *row = &l->rows[i];
-        if (row->side != VIEW_REAL_SIDE || row->y1 <= low || row->y0 > high ||
+        if (v->mode == VIEW_SIM || row->y1 <= low || row->y0 > high ||
             row->kind == LAYOUT_GROUP)
-            continue;
-        chosen_n += !v->selected_ranks[row->rank];
-        v->selected_ranks[row->rank] = true;
+            continue; /* statistics of the simulation are of all its ranks */
+        chosen_n += !v->selected_ranks[row->real];
+        v->selected_ranks[row->real] = true;
     }
     bool ruler = px_box_has(l->ruler, PX(a->drag_x), PX(a->drag_y));
     for (uint32_t r = 0; (ruler || chosen_n == 0) && r < v->data[0]->ranks_n; r++)
@@ -131,10 +131,10 @@ static void click(App *a, const Input *in)
 static bool click_name(App *a, const Input *in)
 {
     const LayoutRow *row = layout_row_at(&a->scene.layout, PX(in->x), PX(in->y));
-    if (!row || row->side != VIEW_REAL_SIDE)
+    if (!row)
         return false;
     if (row->kind == LAYOUT_STRIP)
-        a->view.ranks[row->rank].folded = !a->view.ranks[row->rank].folded;
+        a->view.ranks[row->real].folded = !a->view.ranks[row->real].folded;
     else if (row->kind == LAYOUT_GROUP)
         a->view.closed[row->group] = !a->view.closed[row->group];
     return true;

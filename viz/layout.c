@@ -62,9 +62,12 @@ static LayoutRow *add_row(Layout *l, LayoutKind kind, uint32_t side, uint32_t ra
                           uint32_t row)
 {
     GROW(l->rows, l->rows_n, l->rows_cap);
-    l->rows[l->rows_n] = (LayoutRow){
-        .kind = kind, .side = (uint8_t)side, .rank = rank, .group = NONE_U32, .row = row
-    };
+    l->rows[l->rows_n] = (LayoutRow){ .kind = kind,
+                                      .side = (uint8_t)side,
+                                      .rank = rank,
+                                      .real = NONE_U32,
+                                      .group = NONE_U32,
+                                      .row = row };
     return &l->rows[l->rows_n++];
 }
 
@@ -96,6 +99,7 @@ static void add_rank(Layout *l, const View *v, uint32_t rank, bool pinned)
     }
     for (uint32_t i = first; i < l->rows_n; i++) {
         LayoutRow *row = &l->rows[i];
+        row->real = rank;
         row->pinned = pinned;
         row->first = i == first;
         row->shift_ns = row->side == VIEW_SIM_SIDE ? view_sim_shift_ns(v, rank)

@@ -34,6 +34,7 @@ typedef struct LayoutRow {
     bool first;       /* of its rank: the name stands here; or a heading */
     bool alone;       /* a strip of a rank whose streams are not shown */
     uint32_t rank;    /* index into ranks of its side; NONE_U32: a heading */
+    uint32_t real;    /* index of the rank of side 0 that it is shown for */
     uint32_t group;   /* of a heading: view_group_of; else NONE_U32 */
     uint32_t row;     /* index into rows of its side; NONE_U32: strip */
     int64_t shift_ns; /* time of the rank - time of the view */
@@ -58,7 +59,7 @@ void layout_free(Layout *l);
 /* Does a rank's name, or the heading, of that item stand in the row? */
 static inline bool layout_is_item(const LayoutRow *row, ViewItem item)
 {
-    return row->first && row->rank == item.rank && row->group == item.group;
+    return row->first && row->real == item.rank && row->group == item.group;
 }
 
 /* The row at a place; NULL: none. */

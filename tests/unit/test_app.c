@@ -690,6 +690,67 @@ static void ranks_fold_pin_and_sort(void)
     close_session(&s);
 }
 
+static const LayoutRow *sim_strip_of(const Session *s, uint32_t rank)
+{
+    const Layout *l = &s->app.scene.layout;
+    for (uint32_t i = 0; i < l->rows_n; i++)
+        if (l->rows[i].kind == LAYOUT_STRIP && l->rows[i].side == VIEW_SIM_SIDE &&
+            l->rows[i].real == rank)
+            return &l->rows[i];
+    return NULL;
+}
+
+/* In Sim, and in Split below the recorded ones. */
+static void check_sim_rows(Session *s, ViewMode mode)
+{
+    View *v = &s->app.view;
+    const Layout *l = &s->app.scene.layout;
+    v->mode = mode;
+    app_draw(&s->app);
+    const LayoutRow *row = sim_strip_of(s, 2);
+    if (!CHECK(row != NULL))
+        return;
+    int32_t y = px_floor(row->y0) + 2;
+    mouse(s, INPUT_MOVE, 0, px_floor(l->lanes.x0) + 50, y, 0);
+    press(s, 'h', 0);
+    CHECK(v->ranks[2].folded && !v->ranks[0].folded);
+    press(s, 'h', 0);
+    CHECK(!v->ranks[2].folded);
+    mouse(s, INPUT_DOWN, 1, 20, y, 0);
+    mouse(s, INPUT_UP, 1, 20, y, 0);
+    CHECK(v->ranks[2].folded);
+    press(s, 'h', 0);
+    drag(s, 1, px_floor(l->lanes.x0) + 50, px_floor(l->lanes.x0) + 150, y, 0);
+    for (uint32_t r = 0; r < RANKS; r++)
+        CHECK_INT(r == 2 || mode == VIEW_SIM, v->selected_ranks[r]);
+    CHECK_U64(mode == VIEW_SIM ? RANKS : 1,
+              view_window_stats(v, view_stats_window(v), NULL).ranks_n);
+}
+
+/* Several recorded ranks, and one simulated that stands for them. */
+static void rows_of_the_simulation_act_for_their_ranks(void)
+{
+    Session s;
+    World w = { 0 };
+    ViewData sim;
+    View view;
+    open_session(&s);
+    app_free(&s.app);
+    add_rank(&w, 0, NULL);
+    timeline_seal(&w.t);
+    view_data_open(&sim, &w.t, "simulated", 1);
+    sim.ranks[0].ranks_n = RANKS;
+    view_open(&view, &s.data, &sim);
+    view.width = 1400;
+    view.height = 1000;
+    app_open(&s.app, view);
+    check_sim_rows(&s, VIEW_SIM);
+    check_sim_rows(&s, VIEW_SPLIT);
+    close_session(&s);
+    view_data_free(&sim);
+    timeline_free(&w.t);
+}
+
 static uint32_t count_rows(const Session *s, LayoutKind kind)
 {
     const Layout *l = &s->app.scene.layout;
@@ -956,6 +1017,7 @@ int main(void)
     RUN(a_filter_says_that_it_is_there);
     RUN(a_filter_follows_what_is_found_out);
     RUN(ranks_fold_pin_and_sort);
+    RUN(rows_of_the_simulation_act_for_their_ranks);
     RUN(groups_open_and_close_by_keyboard);
     RUN(what_is_looked_for_opens_its_group);
     RUN(without_groups_it_is_said);
