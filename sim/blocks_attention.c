@@ -95,9 +95,10 @@ static void add_attention_aux(Maker *k, TapeOp *op, uint64_t scores)
 /*
  * Context parallelism: keys and values of the whole sequence, for this rank's queries.
  * They are not kept; backward gathers them again and scatters the sums of their
- * gradients.
+ * gradients.  Under a window no ring passes them: most of what comes round would be masked, and
+ * Transformer Engine's knows none (attn_forward_func_with_cp wants all_gather or a2a then).
  */
-static uint32_t gather_kv(Maker *k, uint32_t keys, uint32_t values)
+static uint32_t gather_kv(Maker *k, uint32_t keys, uint32_t values, uint32_t window)
 {
     const AttentionShape shape = attention_shape(k, 0);
     uint64_t columns =
@@ -114,6 +115,7 @@ static uint32_t gather_kv(Maker *k, uint32_t keys, uint32_t values)
                             .slice = true,
                             .is_comm = true,
                             .over_cp = true,
+                            .at_once = window > 0,
                             .forward = OP_ALL_GATHER,
                             .backward = OP_REDUCE_SCATTER,
                             .again = true });
@@ -128,7 +130,7 @@ static uint32_t attention_core(Maker *k, uint32_t qk, uint32_t qkv, uint32_t win
     bool latent = k->m->kv_rank > 0; /* then keys and values lie alone */
     uint32_t cp = k->b->s->parallel.cp;
     if (cp > 1)
-        qkv = gather_kv(k, latent ? qkv : qk, qkv);
+        qkv = gather_kv(k, latent ? qkv : qk, qkv, window);
     TapeOp op = { .kind = OP_ATTENTION,
                   .fn = FN_NONE,
                   .name = "attention",

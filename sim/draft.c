@@ -182,7 +182,7 @@ static Lane comm_lane(const TapeOp *from, const DraftPlan *plan)
     if (from->over_ep)
         return plan->async_ep ? LANE_EP : LANE_COMPUTE;
     if (from->over_cp)
-        return plan->async_cp ? LANE_CP : LANE_COMPUTE;
+        return plan->async_cp && !from->at_once ? LANE_CP : LANE_COMPUTE;
     return plan->async_tp ? LANE_TP : LANE_COMPUTE;
 }
 

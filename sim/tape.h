@@ -121,6 +121,7 @@ typedef struct TapeOp {
 
     /* Communication of tensor or context parallelism. */
     bool is_comm, over_cp;
+    bool at_once; /* over cp: never round a ring */
     bool over_ep; /* all-to-all of tokens between experts */
     bool over_kv; /* among the ranks that repeat a key and value head, of its columns alone */
     OpKind forward, backward; /* collective of each pass; OP_KIND_N: nothing to do */

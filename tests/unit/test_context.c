@@ -15,19 +15,17 @@ typedef struct Split {
 
 enum { LAYERS = 3, HEADS = 8, KV_HEADS = 2, HEAD_DIM = 64, SEQ = 960 };
 
-static bool open_split_again(Split *x, uint32_t cp, bool ring, bool overlap,
-                             const char *recompute)
+static bool open_model(Split *x, const char *model, uint32_t cp, bool ring, bool overlap,
+                       const char *recompute)
 {
     char text[1024];
     snprintf(text, sizeof text,
-             "{\"model\":{\"kind\":\"transformer\",\"layers\":%d,\"hidden\":%d,\"heads\":%d,"
-             "\"kv_heads\":%d,\"vocab\":1000,\"max_seq\":4096,\"positions\":\"rope\"},"
-             "\"cluster\":\"dgx-h100\",\"training\":{\"global_batch\":1,\"micro_batch\":1,"
+             "{\"model\":%s,\"cluster\":\"dgx-h100\",\"training\":{\"global_batch\":1,\"micro_"
+             "batch\":1,"
              "\"seq_len\":%d,\"precision\":\"bf16\",\"recompute\":\"%s\"},\"parallel\":{"
              "\"strategy\":\"ddp\",\"dp\":1,"
              "\"cp\":%u,\"overlap\":{\"cp\":%s}}}",
-             LAYERS, HEADS * HEAD_DIM, HEADS, KV_HEADS, SEQ, recompute, cp,
-             overlap ? "true" : "false");
+             model, SEQ, recompute, cp, overlap ? "true" : "false");
     *x = (Split){ 0 };
     JsonDoc *doc = json_parse(text, strlen(text), "split", &x->err);
     bool ok = doc && scenario_from(&x->s, doc, NULL, 0, &x->err) &&
@@ -39,6 +37,17 @@ static bool open_split_again(Split *x, uint32_t cp, bool ring, bool overlap,
     if (!CHECK(ok))
         fprintf(stderr, "%s\n", x->err.text);
     return ok;
+}
+
+static bool open_split_again(Split *x, uint32_t cp, bool ring, bool overlap,
+                             const char *recompute)
+{
+    char model[300];
+    snprintf(model, sizeof model,
+             "{\"kind\":\"transformer\",\"layers\":%d,\"hidden\":%d,\"heads\":%d,"
+             "\"kv_heads\":%d,\"vocab\":1000,\"max_seq\":4096,\"positions\":\"rope\"}",
+             LAYERS, HEADS * HEAD_DIM, HEADS, KV_HEADS);
+    return open_model(x, model, cp, ring, overlap, recompute);
 }
 
 static bool open_split(Split *x, uint32_t cp, bool ring, bool overlap)
@@ -121,6 +130,33 @@ static void attention_done_again_gathers_again(void)
             }
             close_split(&x);
         }
+}
+
+/* Of Mistral's layers all have a window, of Gemma 2's every second, of Llama's none. */
+static void windowed_layers_gather(void)
+{
+    enum { CP = 4 };
+    static const struct {
+        const char *family;
+        uint32_t windowed_n;
+    } cases[] = { { "mistral", 2 }, { "gemma2", 1 }, { "llama", 0 } };
+    for (size_t i = 0; i < ARRAY_N(cases); i++) {
+        char model[500];
+        snprintf(model, sizeof model,
+                 "{\"model_type\":\"%s\",\"num_hidden_layers\":2,\"hidden_size\":512,"
+                 "\"num_attention_heads\":8,\"num_key_value_heads\":2,\"head_dim\":64,"
+                 "\"intermediate_size\":2048,\"vocab_size\":1000,\"sliding_window\":128,"
+                 "\"max_position_embeddings\":4096}",
+                 cases[i].family);
+        Split x;
+        if (open_model(&x, model, CP, true, true, "none")) {
+            uint32_t whole = cases[i].windowed_n, rings = 2 - whole;
+            CHECK_INT(2 * (whole + rings * (CP - 1)), sum_of(&x.g, OP_ALL_GATHER).ops_n);
+            CHECK_INT(whole + rings * (CP - 1), sum_of(&x.g, OP_REDUCE_SCATTER).ops_n);
+            CHECK_INT(2 * (whole + rings * CP), sum_of(&x.g, OP_ATTENTION).ops_n);
+        }
+        close_split(&x);
+    }
 }
 
 static void every_rank_has_an_equal_share_of_the_work(void)
@@ -206,6 +242,7 @@ int main(void)
     setenv("LOCKSTEP_SHARE", "scenarios", 0);
     RUN(keys_and_values_move_twice_their_gradients_once);
     RUN(attention_done_again_gathers_again);
+    RUN(windowed_layers_gather);
     RUN(every_rank_has_an_equal_share_of_the_work);
     RUN(gradients_are_summed_over_the_ranks_of_a_sequence);
     RUN(a_ring_hides_behind_attention);
