@@ -127,13 +127,28 @@ typedef struct Divided {
 
 enum { DIVIDED_MAX = 4 };
 
-static uint32_t divided_of(const Model *m, Divided all[DIVIDED_MAX])
+static bool has_dense_layer(const Transformer *t)
 {
-    const Transformer *t = &m->u.transformer;
+    for (uint32_t l = 0; l < t->layers; l++)
+        if (!transformer_is_moe(t, l))
+            return true;
+    return false;
+}
+
+/* Whole ones are not, whatever the software does where nothing is said. */
+static bool may_share_out_experts(const Parallel *p)
+{
+    return p->etp ? p->etp > 1 : (uint64_t)expert_dp(p) * p->cp % p->ep == 0;
+}
+
+static uint32_t divided_of(const Check *c, Divided all[DIVIDED_MAX])
+{
+    const Transformer *t = &c->s->model.u.transformer;
     uint32_t n = 0;
     all[n++] = (Divided){ t->heads, "heads" };
-    all[n++] = (Divided){ t->ffn, "ffn" };
-    if (t->experts)
+    if (has_dense_layer(t))
+        all[n++] = (Divided){ t->ffn, "ffn" };
+    if (t->experts && may_share_out_experts(c->p))
         all[n++] = (Divided){ t->moe_ffn, "experts' ffn" };
     if (t->shared_expert_ffn)
         all[n++] = (Divided){ t->shared_expert_ffn, "shared expert's ffn" };
@@ -189,7 +204,7 @@ static bool check_tensor_parallel(const Check *c)
         return check_tensor_parallel_mlp(c);
     if (c->s->model.kind != MODEL_TRANSFORMER)
         return true;
-    uint32_t n = divided_of(&c->s->model, all);
+    uint32_t n = divided_of(c, all);
     for (uint32_t i = 0; i < n; i++)
         if (all[i].n % tp != 0)
             return FAIL(c, parallel, "tp",

@@ -20,6 +20,9 @@
 #define ROPE \
     "{'kind':'transformer','layers':8,'hidden':512,'heads':8,'vocab':200,'max_seq':1024," \
     "'positions':'rope'}"
+#define MOE_OF_1002(every) \
+    "{'kind':'transformer','layers':8,'hidden':512,'heads':8,'ffn':1002,'vocab':1000," \
+    "'max_seq':1024,'experts':8,'moe_every':" every "}"
 #define MLP     "{'kind':'mlp','widths':[20,64,96,1]}"
 #define MLP_TP  "{'kind':'mlp','widths':[20,64,96,2]}" /* its last layer's outputs are shared */
 #define CONVNET "{'kind':'convnet'}"
@@ -344,6 +347,17 @@ static void shards_leave_room_for_a_replicas_own_gpus(void)
     }
 }
 
+/* tp has to divide what it shares out: of these layers nothing but attention. */
+static void whole_experts_are_of_any_width(void)
+{
+    static const char *const whole[] = { "'tp':4,'etp':1", "'dp':2,'tp':4,'ep':8" };
+    for (size_t i = 0; i < ARRAY_N(whole); i++) {
+        Scenario s;
+        if (must_read(&s, MOE_OF_1002("1"), whole[i], ""))
+            scenario_free(&s);
+    }
+}
+
 /* What splits nothing may be said of a model without experts. */
 static void neutral_words_of_experts_are_for_every_model(void)
 {
@@ -554,6 +568,10 @@ static const BadRow bad_splits[] = {
       "parallel.tp: 6 neither divides the model's 4 kv_heads nor is a multiple of them (each "
       "then "
       "held by several ranks), allowed: 1, 2, 4, 12" },
+    { MOE_OF_1002("1"), "'tp':4,'etp':4", "",
+      "parallel.tp: 4 does not divide the model's experts' ffn 1002, allowed: 1, 2" },
+    { MOE_OF_1002("2"), "'tp':4,'etp':1", "",
+      "parallel.tp: 4 does not divide the model's ffn 1002, allowed: 1, 2" },
     { MLP, "'tp':5", "", "parallel.tp: 5 does not divide the model's inner width 64" },
     { MLP_TP, "'tp':4", "",
       "parallel.tp: 4 does not divide the model's last width 2, allowed: 1, 2" },
@@ -1358,6 +1376,7 @@ int main(void)
     RUN(sequence_parallel_follows_the_experts);
     RUN(shards_lie_within_nodes);
     RUN(shards_leave_room_for_a_replicas_own_gpus);
+    RUN(whole_experts_are_of_any_width);
     RUN(neutral_words_of_experts_are_for_every_model);
     RUN(lists_and_objects_are_read);
     RUN(measured_rows_are_read);
