@@ -147,7 +147,7 @@ static bool waits_for_others(const Lowering *l)
 /* Has a rank's kernel on another's keys to do with half of them? */
 static bool is_halved(const AttentionShape *a)
 {
-    return a->causal && a->window == 0;
+    return a->causal; /* layers with a window have no ring (blocks_attention.c) */
 }
 
 /* One kernel on the keys of one rank.  Later ones add to what the first wrote; what that reads and
