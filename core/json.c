@@ -843,7 +843,7 @@ bool json_has(JsonObj *o, const char *key)
     return json_get(o, key).item != NULL;
 }
 
-bool json_missing(JsonObj *o, const char *key)
+bool json_missing(JsonObj *o, const char *key, const char *hint)
 {
     if (!o->ok)
         return false;
@@ -853,7 +853,7 @@ bool json_missing(JsonObj *o, const char *key)
             typed = c->string;
     JsonNode node = json_member(o->node, key);
     o->ok = typed ? json_fail(node, o->err, "the key is missing; is '%.60s' meant?", typed)
-                  : json_fail(node, o->err, "the key is missing");
+                  : json_fail(node, o->err, "the key is missing%s", hint);
     return false;
 }
 
@@ -869,7 +869,7 @@ static bool present(JsonObj *o, const char *key, JsonNode node, JsonType type, b
         o->ok = json_fail(node, o->err, "%s is expected, not %s", json_type_name(type),
                           json_type_name(got));
     else if (required)
-        json_missing(o, key);
+        json_missing(o, key, "");
     return false;
 }
 

@@ -124,8 +124,9 @@ bool json_end(JsonObj *o);
 /* Same, but other keys are ignored (Hugging Face configs), unless json_set gave them or they are a
  * letter off one that was asked for and is not there. */
 bool json_end_lax(JsonObj *o);
-/* Fails: key must be given.  Names a key that may be a slip for it.  Always returns false. */
-bool json_missing(JsonObj *o, const char *key);
+/* Fails: key must be given.  Names a key that may be a slip for it, else the hint ends the
+ * sentence.  Always returns false. */
+bool json_missing(JsonObj *o, const char *key, const char *hint);
 
 bool json_has(JsonObj *o,
               const char *key); /* marks the key as asked for; null counts as absent */

@@ -7,6 +7,7 @@
  */
 #include <float.h>
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -168,21 +169,31 @@ static void check_layer_types(const Transformer *t, JsonObj *o)
     }
 }
 
-/* A published config states its size.  One that states a part of it has a typo: a default in its
- * place would be another model without a word. */
-static void require_sizes(JsonObj *o, const ShapeKeys *keys)
+/* A published config states its size.  One that states a part of it has a typo, or is a text_config
+ * as transformers writes it, without what is usual: which it is the user has to say, as a default
+ * would be another model without a word. */
+static void require_sizes(JsonObj *o, const ShapeKeys *keys, const Family *family)
 {
-    const char *const sizes[] = { keys->layers, keys->hidden, keys->heads, keys->vocab };
-    const char *missing = NULL;
-    size_t given = 0;
-    for (size_t i = 0; i < ARRAY_N(sizes); i++) {
-        if (json_has(o, sizes[i]))
+    const struct {
+        const char *key;
+        uint32_t usual;
+    } sizes[] = { { keys->layers, family->layers },
+                  { keys->hidden, family->hidden },
+                  { keys->heads, family->heads },
+                  { keys->vocab, family->vocab } };
+    size_t given = 0, missing = ARRAY_N(sizes);
+    char hint[64];
+    for (size_t i = ARRAY_N(sizes); i-- > 0;) {
+        if (json_has(o, sizes[i].key))
             given++;
-        else if (!missing)
-            missing = sizes[i];
+        else
+            missing = i;
     }
-    if (o->ok && given > 0 && missing)
-        json_missing(o, missing);
+    if (!o->ok || given == 0 || missing == ARRAY_N(sizes))
+        return;
+    snprintf(hint, sizeof hint, "; transformers takes %" PRIu32 " then: say so",
+             sizes[missing].usual);
+    json_missing(o, sizes[missing].key, hint);
 }
 
 static bool is_given(JsonObj *o, const char *key)
@@ -243,7 +254,7 @@ static void read_transformer(Transformer *t, JsonObj *o, const Family *family)
     check_layer_types(t, o);
     read_numerics(t, o);
     shape_check_total(t, o);
-    require_sizes(o, &keys);
+    require_sizes(o, &keys, family);
 }
 
 static bool is_known(JsonNode type)

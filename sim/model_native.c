@@ -128,7 +128,7 @@ static uint32_t read_list(uint32_t *x, JsonObj *o, const char *key, uint32_t n_m
     JsonNode list = json_get(o, key);
     size_t n = json_items_n(list);
     if (o->ok && !list.item)
-        json_missing(o, key);
+        json_missing(o, key, "");
     if (o->ok && (json_type(list) != JSON_ARRAY || n < n_min || n > n_max))
         o->ok = json_fail(list, o->err,
                           "a list of %" PRIu32 " to %" PRIu32 " whole numbers is expected",

@@ -1066,6 +1066,21 @@ static void sizes_whose_product_cannot_be_counted_are_refused(void)
                 "parameters, at most 1e+15 allowed");
 }
 
+/* Gemma 3's text_config as published, of 4B and 12B parameters: what is usual is left out. */
+static void a_part_of_the_sizes_is_told_the_rest(void)
+{
+    static const TextPart rows[] = {
+        { "{\"model_type\": \"gemma3_text\", \"hidden_size\": 2560, "
+          "\"intermediate_size\": 10240, \"num_hidden_layers\": 34, \"sliding_window\": 1024}",
+          "model.num_attention_heads: the key is missing; transformers takes 8 then: say so" },
+        { "{\"model_type\": \"gemma3_text\", \"hidden_size\": 2560, "
+          "\"intermediate_size\": 10240, \"num_hidden_layers\": 34, "
+          "\"num_attention_heads\": 8, \"sliding_window\": 1024}",
+          "model.vocab_size: the key is missing; transformers takes 262208 then: say so" },
+    };
+    check_errors(rows, ARRAY_N(rows));
+}
+
 static void impossible_configs_are_refused(void)
 {
     static const TextPart rows[] = {
@@ -1075,7 +1090,7 @@ static void impossible_configs_are_refused(void)
           "model.hidden_size: a number is expected, not a string" },
         { "{\"model_type\": \"llama\", \"hidden_size\": 2048, \"num_attention_heads\": 16, "
           "\"num_hidden_layer\": 4, \"vocab_size\": 100}",
-          "model.num_hidden_layers: the key is missing" },
+          "model.num_hidden_layers: the key is missing; is 'num_hidden_layer' meant?" },
         { "{\"model_type\": \"llama\", \"num_attention_heads\": 33}",
           "model.num_attention_heads: 33 does not divide hidden_size 4096" },
         { "{\"model_type\": \"gpt2\", \"n_head\": 5}",
@@ -1265,6 +1280,7 @@ int main(void)
     RUN(what_is_no_model_is_said);
     RUN(impossible_native_transformers_are_refused);
     RUN(sizes_whose_product_cannot_be_counted_are_refused);
+    RUN(a_part_of_the_sizes_is_told_the_rest);
     RUN(impossible_configs_are_refused);
     RUN(impossible_mlps_and_convnets_are_refused);
     RUN(few_layers_stand_for_many);
