@@ -7,7 +7,6 @@
 #include "core/json.h"
 
 #include <cjson/cJSON.h>
-#include <errno.h>
 #include <limits.h>
 #include <math.h>
 #include <stdarg.h>
@@ -16,6 +15,7 @@
 #include <string.h>
 
 #include "core/arena.h"
+#include "core/file_text.h"
 #include "core/intern.h"
 #include "core/nearest.h"
 #include "core/numeral.h"
@@ -47,40 +47,6 @@ enum {
 };
 
 /* ---- documents ---- */
-
-static bool read_file(const char *path, char **text, size_t *bytes, Err *err)
-{
-    FILE *f = fopen(path, "rb");
-    if (!f)
-        return err_set(err, "cannot open '%s': %s", path, strerror(errno));
-    size_t cap = 0, n = 0;
-    char *buf = NULL;
-    bool ok = true;
-    for (;;) {
-        if (n == cap) {
-            cap = cap ? 2 * cap : 65536;
-            buf = mem_resize(buf, cap, 1);
-        }
-        size_t got = fread(buf + n, 1, cap - n, f);
-        n += got;
-        if (got == 0)
-            break;
-        if (n > JSON_BYTES_MAX) {
-            ok = err_set(err, "%s: larger than %zu MiB", path, JSON_BYTES_MAX >> 20);
-            break;
-        }
-    }
-    if (ok && ferror(f))
-        ok = err_set(err, "cannot read '%s': %s", path, strerror(errno));
-    fclose(f);
-    if (!ok) {
-        free(buf);
-        return false;
-    }
-    *text = buf;
-    *bytes = n;
-    return true;
-}
 
 typedef struct Source {
     const char *name, *text;
@@ -316,7 +282,7 @@ JsonDoc *json_open(const char *path, Err *err)
 {
     char *text = NULL;
     size_t bytes = 0;
-    if (!read_file(path, &text, &bytes, err))
+    if (!file_text_read(path, JSON_BYTES_MAX, &text, &bytes, err))
         return NULL;
     JsonDoc *doc = json_parse(text, bytes, path, err);
     free(text);
