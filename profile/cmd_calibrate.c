@@ -12,6 +12,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "core/out_file.h"
 #include "profile/cmd.h"
@@ -122,11 +123,21 @@ static bool check_copies(const CalibrateOptions *o, const Unpacked *inputs, Err 
     return true;
 }
 
+/* Each is read twice, for what it is and for what it says. */
+static bool check_regular(const CalibrateOptions *o, Err *err)
+{
+    struct stat info;
+    for (uint32_t i = 0; i < o->inputs_n; i++)
+        if (stat(o->inputs[i], &info) == 0 && !S_ISREG(info.st_mode) && !S_ISDIR(info.st_mode))
+            return err_set(err, "cannot read '%s': it is not a regular file", o->inputs[i]);
+    return true;
+}
+
 /* All inputs are of one kind, and none is there twice. */
 static bool check_inputs(const CalibrateOptions *o, Input *is, Err *err)
 {
     Unpacked *inputs = mem_zero(o->inputs_n, sizeof *inputs);
-    bool ok = check_twice(o, err);
+    bool ok = check_regular(o, err) && check_twice(o, err);
     for (uint32_t i = 0; i < o->inputs_n && ok; i++) {
         ok = unpack_open(&inputs[i], o->inputs[i], UNPACK_BYTES_MAX, err);
         Input it = ok ? what_is(&inputs[i]) : INPUT_N;
