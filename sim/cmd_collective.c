@@ -265,7 +265,7 @@ static const char *what_there_is(const Work *w)
     if (!comm_has_algorithm(w->o->kind))
         return ", whose sends know LL and Simple";
     return ": trees are for all_reduce between nodes, NVLS for all_reduce within one that has "
-           "it, NVLSTree for it between such";
+           "it, NVLSTree for it between such, the latter two by Simple alone";
 }
 
 static bool not_offered(const Work *w, const RankGroup *g, Err *err)
