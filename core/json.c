@@ -294,15 +294,20 @@ bool json_is_path(const char *text)
     return strchr(text, '/') || text_ends_in(text, ".json");
 }
 
-JsonDoc *json_open_beside(JsonNode node, Err *err)
+const char *json_path_beside(JsonNode node)
 {
     const char *path = json_text(node), *from = node.doc->name;
     const char *slash = strrchr(from, '/');
-    if (*path != '/' && slash)
-        path = arena_printf(&node.doc->arena, "%.*s/%s", (int)(slash - from), from, path);
-    JsonDoc *doc = json_open(path, err);
+    return *path == '/' || !slash
+               ? path
+               : arena_printf(&node.doc->arena, "%.*s/%s", (int)(slash - from), from, path);
+}
+
+JsonDoc *json_open_beside(JsonNode node, Err *err)
+{
+    JsonDoc *doc = json_open(json_path_beside(node), err);
     if (!doc)
-        err_wrap(err, *node.path ? "%s: %s" : "%s%s", from, node.path);
+        err_wrap(err, *node.path ? "%s: %s" : "%s%s", node.doc->name, node.path);
     return doc;
 }
 

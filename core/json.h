@@ -58,7 +58,8 @@ JsonDoc *json_parse_line(const char *text, size_t bytes, const char *name, Err *
 bool json_is_path(const char *text);
 /* The file that a text node names by its path, relative to the file in which the node stands. */
 JsonDoc *json_open_beside(JsonNode node, Err *err);
-void json_close(JsonDoc *doc); /* NULL is fine */
+const char *json_path_beside(JsonNode node); /* of that file; in the node's document */
+void json_close(JsonDoc *doc);               /* NULL is fine */
 JsonNode json_root(JsonDoc *doc);
 const char *json_name(const JsonDoc *doc); /* the file's path or the name given */
 

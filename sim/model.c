@@ -162,10 +162,26 @@ static JsonDoc *open_built_in(Arena *arena, JsonNode node, const char *share_dir
     return doc;
 }
 
+/* Checkpoints are folders, with a config.json in each. */
+static bool is_checkpoint(JsonNode node, Err *err)
+{
+    const char *path = json_path_beside(node);
+    const char *slash = text_ends_in(path, "/") ? "" : "/";
+    char config[4096];
+    snprintf(config, sizeof config, "%s%sconfig.json", path, slash);
+    if (access(config, R_OK) != 0)
+        return false;
+    json_fail(node, err, "'%.100s' is a directory; a file is '%.100s%sconfig.json'",
+              json_text(node), json_text(node), slash);
+    return true;
+}
+
 /* The file that a text node names; NULL and err when there is none. */
 static JsonDoc *open_named(Arena *arena, JsonNode node, const char *share_dir, Err *err)
 {
     const char *name = json_text(node);
+    if (json_is_path(name) && is_checkpoint(node, err))
+        return NULL;
     JsonDoc *doc = json_is_path(name) ? json_open_beside(node, err)
                                       : open_built_in(arena, node, share_dir, err);
     if (!doc)
