@@ -659,7 +659,7 @@ static void strips_of_a_page_lie_where_their_rank_worked(void)
     check_has(page,
               "rank 1 over time\">\n<path d=\"M240 0h480v28h-480z\" fill=\"var(--idle)\"/>\n"
               "<path d=\"M240 0h480v28h-480z\" fill=\"var(--compute)\"/>\n");
-    check_has(page, ">0.8 \xc2\xb5s</text>");
+    check_has(page, ">0.8 \xc2\xb5s</span>");
     free(page);
     world_free(&w);
 }
