@@ -60,6 +60,16 @@ static void try_one(Plan *p, PlanCandidate *c, PlanDepth depth)
         p->refused = arena_strdup(&p->arena, err.text);
 }
 
+/* Of one that no graph was built of; where it seeks layers, with as many recomputed as there are,
+ * which the search does not get to where parameters alone do not fit. */
+static void build_one(Plan *p, PlanCandidate *c)
+{
+    if (plan_seeks_layers(p, c))
+        c->recompute_layers = plan_layers_between(p, c);
+    c->known = PLAN_ALLOCATED; /* who is refused is not asked again */
+    try_one(p, c, PLAN_BOUNDED);
+}
+
 /* Who has the lowest bound is built, until that is no bound; of some that allocate least it is
  * found out what they need, which takes long: of one where other GPU counts have a plan. */
 static const PlanCandidate *closest_to_fit(Plan *p, uint32_t base)
@@ -67,10 +77,8 @@ static const PlanCandidate *closest_to_fit(Plan *p, uint32_t base)
     enum { ASKED = 8 };
     int asked = base == NONE_U32 ? ASKED : 1;
     PlanCandidate *c = least_over(p, base, PLAN_BOUND, PLAN_RESERVED);
-    for (; c && c->known == PLAN_BOUND; c = least_over(p, base, PLAN_BOUND, PLAN_RESERVED)) {
-        c->known = PLAN_ALLOCATED; /* who is refused is not asked again */
-        try_one(p, c, PLAN_BOUNDED);
-    }
+    for (; c && c->known == PLAN_BOUND; c = least_over(p, base, PLAN_BOUND, PLAN_RESERVED))
+        build_one(p, c);
     for (; asked > 0 && (c = least_over(p, base, PLAN_ALLOCATED, PLAN_ALLOCATED)); asked--) {
         try_one(p, c, PLAN_WEIGHED);
         c->known = PLAN_RESERVED;
