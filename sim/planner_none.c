@@ -3,6 +3,7 @@
  *
  *     no candidate           the batch, the layers ... cannot be split so
  *     none fits              by how much the closest misses
+ *     others might           why they cannot be simulated
  *     none is in the limits  how long the fastest takes, what the cheapest costs
  */
 #include "sim/planner_parts.h"
@@ -86,6 +87,18 @@ static const PlanCandidate *closest_to_fit(Plan *p, uint32_t base)
     return least_over(p, base, PLAN_RESERVED, PLAN_RESERVED);
 }
 
+/* Those that cannot be simulated might fit: by how much others miss is not why there is no plan. */
+static bool none_runs(const Plan *p, uint32_t n, uint32_t refused_n, Err *err)
+{
+    if (refused_n == n)
+        return err_set(err, "none of %" PRIu32 " candidates can be simulated: %s", n,
+                       p->refused);
+    return err_set(err,
+                   "none of %" PRIu32 " candidates both fits and can be simulated: %" PRIu32
+                   " cannot be, the first of them: %s",
+                   n, refused_n, p->refused);
+}
+
 static bool none_fits(Plan *p, uint32_t base, uint32_t n, Err *err)
 {
     char label[TEXT_CAP], need[TEXT_CAP], there[TEXT_CAP], over[TEXT_CAP], lacks[TEXT_CAP];
@@ -135,12 +148,17 @@ static bool none_in_limits(const Plan *p, uint32_t base, Err *err)
 
 bool plan_is_none(Plan *p, uint32_t base, Err *err)
 {
-    uint32_t n = 0, fits_n = 0;
+    uint32_t n = 0, fits_n = 0, refused_n = 0;
     for (uint32_t i = 0; i < p->n; i++) {
-        n += is_of(&p->candidates[i], base);
-        fits_n += is_of(&p->candidates[i], base) && p->candidates[i].fate == PLAN_SIMULATED;
+        bool is = is_of(&p->candidates[i], base);
+        n += is;
+        fits_n += is && p->candidates[i].fate == PLAN_SIMULATED;
+        refused_n += is && p->candidates[i].fate == PLAN_REFUSED;
     }
     if (n == 0)
         return plan_has_no_split(p, base == NONE_U32 ? 0 : base, err);
-    return fits_n > 0 ? none_in_limits(p, base, err) : none_fits(p, base, n, err);
+    if (fits_n > 0)
+        return none_in_limits(p, base, err);
+    return refused_n > 0 && p->refused ? none_runs(p, n, refused_n, err)
+                                       : none_fits(p, base, n, err);
 }
