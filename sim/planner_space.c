@@ -511,15 +511,20 @@ void plan_add_shares(Plan *p, PlanCandidate c)
             add_family(p, &like);
 }
 
-/* Sharding within a node: the neighbours in dp that one node holds, or where replicas do not come
- * in as many, the most of these that they come in. */
+/* Sharding within a node: the neighbours in dp that every node holds, be they mixed, or where
+ * replicas do not come in as many, the most of these that they come in. */
 static uint32_t shard_of(const Plan *p, const PlanCandidate *c)
 {
     const Scenario *s = &p->bases[c->base];
+    const Machine *m = &s->machine;
+    uint64_t shard = c->dp;
     if (is_given(s, "parallel", "shard_size"))
         return s->parallel.shard_size;
-    uint32_t in_node = s->machine.types[0].gpus_n / (c->tp * c->cp);
-    return in_node > 0 ? (uint32_t)gcd_u64(in_node, c->dp) : 1;
+    for (uint32_t i = 0; i < m->types_n && m->types[i].first_rank < plan_gpus(c); i++) {
+        uint32_t in_node = m->types[i].gpus_n / (c->tp * c->cp);
+        shard = in_node > 0 ? gcd_u64(in_node, shard) : 1;
+    }
+    return (uint32_t)shard;
 }
 
 static void try_strategies(Plan *p, PlanCandidate c)

@@ -108,8 +108,11 @@ static void print_best(const Plan *p, FILE *out)
     fprintf(out, ", mfu %s\n", text_percent(a, 100 * c->mfu));
     fprintf(out, "memory      %s allocated",
             text_bytes(a, report_memory(&p->best)->peak_bytes));
-    fprintf(out, ", %s reserved of %s\n", text_bytes(a, fullest->reserved_bytes),
+    fprintf(out, ", %s reserved of %s", text_bytes(a, fullest->reserved_bytes),
             text_bytes(b, fullest->gpu_bytes));
+    if (p->best.full_rank != p->best.peak_rank)
+        fprintf(out, " (rank %" PRIu32 ")", p->best.ranks[p->best.full_rank].rank);
+    fprintf(out, "\n");
     if (isfinite(c->cost_usd))
         fprintf(out, "cost        %s a step\n", text_usd(a, c->cost_usd));
     else
