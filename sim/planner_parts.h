@@ -36,8 +36,8 @@ bool plan_stack_lacks(const Plan *p, const PlanCandidate *c);
 /* "left out, as nanogpt-2023 does not have them: tp, pp"; "" where all is tried. */
 const char *plan_lacks_text(const Plan *p, char *text, size_t cap);
 
-/* planner_space.c.  Candidates like c, but for recomputation, with the micro-batches between half
- * and twice as many that were not tried. */
+/* planner_space.c.  Candidates like c, but for recomputation, with the micro-batches from half to
+ * twice as many that were not tried. */
 void plan_add_between(Plan *p, PlanCandidate c);
 /* Interleaved, with other numbers of chunks. */
 void plan_add_chunks(Plan *p, PlanCandidate c);

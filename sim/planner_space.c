@@ -12,7 +12,8 @@
  *     ep   of models with experts: what divides them and dp x cp x tp
  *     micro-batch   of what divides the replica's batch always the largest that is at most twice
  *                   the one before (powers of two, of a batch that is one); and the scenario's own;
- *                   of the ten best all that lie between (plan_add_between)
+ *                   of the ten best all that lie between, and of chunks that were added for them
+ *                   twice and half as many (plan_add_between)
  *     virtual stages   in the same way, where every chunk has as many blocks; and powers of two, of
  *                      a stack whose chunks may differ (uneven_stages) and where stages do so in
  *                      any case; of the ten best one more and one less (plan_add_chunks)
@@ -464,11 +465,12 @@ static PlanCandidate one_like(const PlanCandidate *c)
                             .stage_layers = c->stage_layers };
 }
 
+/* And twice and half as many: chunks or shares that were added are not there with those. */
 void plan_add_between(Plan *p, PlanCandidate c)
 {
     PlanCandidate like = one_like(&c);
-    uint32_t from = c.micro_batch / 2 + 1, to = 2 * c.micro_batch;
-    for (uint32_t b = from; b < to; b++) {
+    uint32_t from = (c.micro_batch + 1) / 2, to = 2 * c.micro_batch;
+    for (uint32_t b = from; b <= to; b++) {
         like.micro_batch = b;
         if (divides_batch(p, &like, b) && plan_has_number(p, "training.micro_batch", b) &&
             !is_there(p, &like))
