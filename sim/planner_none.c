@@ -87,33 +87,41 @@ static const PlanCandidate *closest_to_fit(Plan *p, uint32_t base)
     return least_over(p, base, PLAN_RESERVED, PLAN_RESERVED);
 }
 
-/* Those that cannot be simulated might fit: by how much others miss is not why there is no plan. */
-static bool none_runs(const Plan *p, uint32_t n, uint32_t refused_n, Err *err)
+/* "the closest, ddp tp 8 ... on 8 GPUs, needs ... too much"; false: none was found to need more. */
+static bool closest_text(Plan *p, uint32_t base, char *text, size_t cap)
 {
-    if (refused_n == n)
-        return err_set(err, "none of %" PRIu32 " candidates can be simulated: %s", n,
-                       p->refused);
-    return err_set(err,
-                   "none of %" PRIu32 " candidates both fits and can be simulated: %" PRIu32
-                   " cannot be, the first of them: %s",
-                   n, refused_n, p->refused);
+    char label[TEXT_CAP], need[TEXT_CAP], there[TEXT_CAP], over[TEXT_CAP];
+    const PlanCandidate *c = closest_to_fit(p, base);
+    if (c)
+        snprintf(text, cap,
+                 "the closest, %.200s on %" PRIu32
+                 " GPU%s, needs %s a GPU, %s are there, %s too much",
+                 plan_label(label, c), plan_gpus(c), plan_gpus(c) == 1 ? "" : "s",
+                 text_bytes(need, c->need_bytes), text_bytes(there, c->gpu_bytes),
+                 text_bytes(over, c->need_bytes - c->gpu_bytes));
+    return c != NULL;
 }
 
-static bool none_fits(Plan *p, uint32_t base, uint32_t n, Err *err)
+/* Those that cannot be simulated might fit: by how much others miss is not why there is no plan. */
+static bool none_fits(Plan *p, uint32_t base, uint32_t n, uint32_t refused_n, Err *err)
 {
-    char label[TEXT_CAP], need[TEXT_CAP], there[TEXT_CAP], over[TEXT_CAP], lacks[TEXT_CAP];
-    const PlanCandidate *c = closest_to_fit(p, base);
+    char all[TEXT_CAP], some[TEXT_CAP], lacks[TEXT_CAP], closest[4 * TEXT_CAP];
     bool some_lack = *plan_lacks_text(p, lacks, sizeof lacks) != '\0';
-    if (!c)
-        return err_set(err, "none of %" PRIu32 " candidates can be simulated: %s", n,
+    bool found = closest_text(p, base, closest, sizeof closest);
+    text_number(all, n, 0);
+    if (!found || !p->refused)
+        refused_n = 0;
+    if (!found)
+        return err_set(err, "none of %s candidates can be simulated: %s", all,
                        p->refused ? p->refused : "no reason is known");
+    if (refused_n == 0)
+        return err_set(err, "none of %s candidates fits: %s%s%s", all, closest,
+                       some_lack ? "; " : "", lacks);
     return err_set(err,
-                   "none of %" PRIu32 " candidates fits: the closest, %.200s on %" PRIu32
-                   " GPU%s, needs %s a GPU, %s are there, %s too much%s%s",
-                   n, plan_label(label, c), plan_gpus(c), plan_gpus(c) == 1 ? "" : "s",
-                   text_bytes(need, c->need_bytes), text_bytes(there, c->gpu_bytes),
-                   text_bytes(over, c->need_bytes - c->gpu_bytes), some_lack ? "; " : "",
-                   lacks);
+                   "none of %s candidates both fits and can be simulated: %s cannot be, the "
+                   "first of them: %.300s; of the others %s%s%s",
+                   all, text_number(some, refused_n, 0), p->refused, closest,
+                   some_lack ? "; " : "", lacks);
 }
 
 /* ---- what fits is too slow or too dear ---- */
@@ -159,6 +167,5 @@ bool plan_is_none(Plan *p, uint32_t base, Err *err)
         return plan_has_no_split(p, base == NONE_U32 ? 0 : base, err);
     if (fits_n > 0)
         return none_in_limits(p, base, err);
-    return refused_n > 0 && p->refused ? none_runs(p, n, refused_n, err)
-                                       : none_fits(p, base, n, err);
+    return none_fits(p, base, n, refused_n, err);
 }

@@ -98,8 +98,8 @@ static void print_best(const Plan *p, FILE *out)
     const PlanCandidate *c = &p->candidates[p->order[0]];
     const ReportMemory *fullest = report_fullest(&p->best);
     fprintf(out, "%s\n", text_name(a, p->bases[0].name, COMPARE_WIDTH));
-    fprintf(out, "best of %" PRIu32 " candidates by %s: %" PRIu32 " GPU%s, %s\n\n", p->n,
-            plan_objective_names[p->options->objective], plan_gpus(c),
+    fprintf(out, "best of %s candidates by %s: %" PRIu32 " GPU%s, %s\n\n",
+            text_number(a, p->n, 0), plan_objective_names[p->options->objective], plan_gpus(c),
             plan_gpus(c) == 1 ? "" : "s", plan_label(label, c));
     fprintf(out, "step time   %s, samples per s %s", text_seconds(a, c->step_s),
             text_rate(b, c->samples_per_s));
