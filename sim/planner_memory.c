@@ -20,9 +20,10 @@
 /* ---- state ---- */
 
 /* Bytes for each parameter that a rank of a stage has, and for each that all its replicas have
- * together: experts are shared out over ep, and over dp x cp whatever is sharded. */
+ * together: experts are shared out over ep, and over dp x cp whatever is sharded.  bucket: for each
+ * that is no expert's, which may have no replicas. */
 typedef struct PerParameter {
-    double own, all;
+    double own, all, bucket;
 } PerParameter;
 
 /* fsdp in a pipeline: gradients of all micro-batches but the last are summed before they are shared
@@ -34,6 +35,15 @@ static bool sums_whole(const Scenario *s)
     bool fsdp = l->strategy == STRATEGY_FSDP || l->strategy == STRATEGY_HSDP;
     uint32_t least = l->virtual_stages > 1 ? 2 * l->pp : 2;
     return fsdp && l->pp > 1 && s->training.micro_batches >= least;
+}
+
+/* Buckets into which ddp copies gradients are there always. */
+static double bucket_bytes(const Plan *p, const Scenario *s)
+{
+    const Parallel *l = &s->parallel;
+    bool copied = l->strategy == STRATEGY_DDP && l->dp * l->cp > 1 &&
+                  copies_buckets(&(Build){ .s = s, .sw = &p->sw });
+    return copied ? (double)dtype_bytes(formats_of(&s->training, l, &p->sw).reduce) : 0;
 }
 
 /* ended: when backward has ended, and gradients are there, else when it has not begun; whole ones
@@ -54,15 +64,16 @@ static PerParameter per_parameter(const Plan *p, const Scenario *s, bool ended)
     switch (l->strategy) {
     case STRATEGY_ZERO1:
     case STRATEGY_ZERO2:
-        return persist ? (PerParameter){ params + grads, state / n }
-                       : (PerParameter){ params, (shard + state) / n };
+        return persist ? (PerParameter){ params + grads, state / n, 0 }
+                       : (PerParameter){ params, (shard + state) / n, 0 };
     case STRATEGY_FSDP:
-        return (PerParameter){ own, (params + shard + state) / n };
+        return (PerParameter){ own, (params + shard + state) / n, 0 };
     case STRATEGY_HSDP:
-        return (PerParameter){ own,
-                               (params + shard + state) / ((double)l->shard_size * l->cp) };
+        return (PerParameter){ own, (params + shard + state) / ((double)l->shard_size * l->cp),
+                               0 };
     default:
-        return (PerParameter){ params + state + (ended || persist ? grads : 0), 0 };
+        return (PerParameter){ params + state + (ended || persist ? grads : 0), 0,
+                               bucket_bytes(p, s) };
     }
 }
 
@@ -97,7 +108,7 @@ static void add_state(double *bytes, const Plan *p, const PlanCandidate *c, cons
         for (uint32_t end = plan_chunk_end(s, k, at); at < end; at++) {
             const PlanBlock *b = &p->block[at];
             *of += per.own * (b->plain / c->tp + b->experts / experts_cut) +
-                   per.all * (b->plain + b->experts) / c->tp;
+                   per.bucket * b->plain / c->tp + per.all * (b->plain + b->experts) / c->tp;
         }
     }
 }
@@ -188,7 +199,8 @@ uint64_t plan_memory_bound(const Plan *p, const PlanCandidate *c)
     const Scenario s = plan_scenario(p, c);
     if (model->kind != MODEL_TRANSFORMER) { /* the mean of stages */
         PerParameter per = per_parameter(p, &s, true);
-        return (uint64_t)((per.own + per.all) * (double)model_params(model) / c->tp / c->pp);
+        double bytes_each = per.own + per.bucket + per.all;
+        return (uint64_t)(bytes_each * (double)model_params(model) / c->tp / c->pp);
     }
     double *bytes = mem_zero(c->pp, sizeof *bytes);
     add_state(bytes, p, c, &s, true);

@@ -757,6 +757,7 @@ static const WorkCase work_cases[] = {
     { "mixtral-ep", "lockstep", NULL, "2", "dualpipe", 16, 0.8 },
     { "mixtral-ep", "megatron-bridge", NULL, NULL, NULL, 16, 0.8 },
     { "gpt2-ddp", "pytorch-fsdp-2022", NULL, NULL, NULL, 8, 0.6 },
+    { "gpt2-ddp", "nanogpt-2023", NULL, NULL, NULL, 8, 0.7 },
 };
 
 /* A step's and a GPU's bounds from works alone, beside those of graphs. */
