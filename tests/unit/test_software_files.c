@@ -135,7 +135,8 @@ static void stacks_are_what_they_are_known_for(void)
     CHECK(sw.selective_op && sw.selective_norm && sw.selective_activation && sw.norm_chain);
     CHECK(sw.recompute_stops_early && sw.attention_kernel == ATTENTION_FLASH2);
     CHECK(sw.fp8_dynamic && sw.gather_copies && sw.f32_reduce);
-    CHECK(sw.f32_params && sw.addmm);
+    CHECK(sw.f32_params && sw.addmm && sw.bucket_copies);
+    CHECK_U64(100 << 20, sw.bucket_parameters * 4);
     CHECK(read_stack(&sw, &arena, "pytorch-ddp"));
     CHECK(sw.f32_params && sw.f32_stream && sw.addmm && !sw.fused_elementwise);
     CHECK(sw.gelu_new_chain && sw.gated_qkv_apart);
@@ -149,7 +150,7 @@ static void stacks_are_what_they_are_known_for(void)
     CHECK(sw.softmax_chain && sw.root_unit);
     CHECK(read_stack(&sw, &arena, "nanotron-2025"));
     CHECK(sw.tp_own_first && !sw.tp_ring && sw.zero_all_reduces);
-    CHECK(sw.loss_in_place && sw.loss_copies && sw.zero_gathers_lists);
+    CHECK(sw.loss_in_place && sw.loss_copies && sw.zero_gathers_lists && sw.attention_copies);
     CHECK(read_stack(&sw, &arena, "nanogpt-2023"));
     CHECK(sw.f32_params && sw.f32_stream && sw.attention_kernel == ATTENTION_FLASH1);
     CHECK(read_stack(&sw, &arena, "maxtext-2025"));
@@ -172,6 +173,29 @@ static void stacks_are_what_they_are_known_for(void)
     CHECK(sw.softmax_multiple == 4 && sw.softmax_longest == 2048);
     CHECK_U64(500000000, sw.bucket_parameters);
     CHECK_U64(0, sw.bucket_parameters_per_rank);
+    arena_free(&arena);
+}
+
+/* Whose scripts know no such strategy says so: plan must not offer it. */
+static void strategies_that_a_stack_has_not_are_lacking(void)
+{
+    static const struct {
+        const char *stack, *strategies;
+    } cases[] = { { "fms-fsdp-2024", "zero1 zero2" },
+                  { "llm-foundry-2023", "zero1 hsdp" },
+                  { "paxml-2024", "zero1 zero2" },
+                  { "pytorch-fsdp-2022", "hsdp" },
+                  { "torchtitan-2025", "zero1" } };
+    static const Strategy sharded[] = { STRATEGY_ZERO1, STRATEGY_ZERO2, STRATEGY_FSDP,
+                                        STRATEGY_HSDP };
+    Software sw;
+    Arena arena = { 0 };
+    for (size_t i = 0; i < ARRAY_N(cases); i++) {
+        CHECK(read_stack(&sw, &arena, cases[i].stack));
+        for (size_t k = 0; k < ARRAY_N(sharded); k++)
+            CHECK(sw.lacks_strategy[sharded[k]] ==
+                  (strstr(cases[i].strategies, strategy_names[sharded[k]]) != NULL));
+    }
     arena_free(&arena);
 }
 
@@ -501,6 +525,7 @@ int main(void)
     RUN(every_fact_has_a_source_of_its_own);
     RUN(scalars_are_sane_and_say_what_they_were_fitted_on);
     RUN(stacks_are_what_they_are_known_for);
+    RUN(strategies_that_a_stack_has_not_are_lacking);
     RUN(stacks_have_what_measured_runs_used);
     RUN(older_attention_kernels_take_longer);
     RUN(a_blocked_host_cannot_launch_ahead);
