@@ -101,7 +101,9 @@ Formats formats_of(const Training *t, const Parallel *p, const Software *sw)
                   .grad = grad_of(t, kept, wide, fsdp),
                   .masters = t->master_weights && !wide,
                   .casts = wide && !fsdp };
-    bool halves = sw->master_remainders && f.param == DTYPE_BF16 && t->precision != DTYPE_FP8;
+    bool zero = p->strategy == STRATEGY_ZERO1 || p->strategy == STRATEGY_ZERO2;
+    bool halves =
+        zero && sw->master_remainders && f.param == DTYPE_BF16 && t->precision != DTYPE_FP8;
     f.master = halves ? DTYPE_BF16 : DTYPE_F32;
     f.moments = sw->states_like_params && !f.masters ? f.param : DTYPE_F32;
     f.read = fsdp ? act_dtype(t) : f.param;

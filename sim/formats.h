@@ -12,7 +12,7 @@
  *               (grad_dtype, where training says it)
  *     masters   master_weights      none                none
  *     moments   f32; of states_like_params without masters: as param
- *     master    f32; of master_remainders 16 bits beside bf16
+ *     master    f32; of master_remainders 16 bits beside bf16, with zero1 and zero2
  *
  * bf16_grads_f32 is as f32_grads where it applies.
  *

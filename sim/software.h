@@ -87,8 +87,8 @@ typedef struct Software {
     /* Layers of a model that predict further tokens are trained where nobody says; may be left out:
      * false. */
     bool mtp;
-    /* Master weights of 16-bit parameters are the 16 bits that these lack, but where weights are
-     * fp8; may be left out: false. */
+    /* zero1, zero2: master weights of bf16 parameters are the 16 bits that these lack, but where
+     * weights are fp8: the distributed optimizer does it; may be left out: false. */
     bool master_remainders;
     /* Without master weights the optimizer's moments have the format of the parameters, else f32;
      * may be left out: false. */

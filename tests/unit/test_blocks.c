@@ -99,17 +99,21 @@ static void moments_may_have_the_format_of_parameters(void)
     }
 }
 
-/* Apex: what bf16 parameters lack of f32 masters, but where weights are fp8. */
+/* Apex's distributed optimizer: what bf16 parameters lack of f32 masters, but where weights are
+ * fp8; whoever keeps whole states has f32 masters. */
 static void masters_may_be_the_bits_that_parameters_lack(void)
 {
-    for (int fp8 = 0; fp8 < 2; fp8++) {
+    static const Strategy strategies[] = { STRATEGY_DDP, STRATEGY_ZERO1, STRATEGY_ZERO2 };
+    for (size_t i = 0; i < 2 * ARRAY_N(strategies); i++) {
+        bool fp8 = i % 2 > 0, ddp = strategies[i / 2] == STRATEGY_DDP;
         World w;
         world_transformer(&w, zoo(ZOO_LLAMA));
         w.sw.master_remainders = true;
+        w.s.parallel.strategy = strategies[i / 2];
         w.s.training.precision = fp8 ? DTYPE_FP8 : DTYPE_BF16;
         CHECK(world_build(&w));
         const BlockType *t = world_type(&w, 1);
-        CHECK_U64((fp8 ? 12 : 10) * t->elements, layout_sum(&w, t->state_layout));
+        CHECK_U64((fp8 || ddp ? 12 : 10) * t->elements, layout_sum(&w, t->state_layout));
         world_free(&w);
     }
 }
