@@ -93,6 +93,11 @@ static DType reduce_of(const Training *t, bool f32, bool wide, DType grad)
     return wide ? grad : t->reduce_dtype;
 }
 
+bool accumulates_wgrads(const Parallel *p, const Software *sw)
+{
+    return sw->wgrad_accumulate || (sw->pp_accumulates && p->pp > 1);
+}
+
 Formats formats_of(const Training *t, const Parallel *p, const Software *sw)
 {
     bool fsdp = shards_params(p, sw), wide = keeps_f32(t, sw, fsdp),
@@ -110,7 +115,7 @@ Formats formats_of(const Training *t, const Parallel *p, const Software *sw)
     f.reduce = reduce_of(t, sw->f32_reduce || (kept && !t->grad_dtype_set), wide, f.grad);
     if (wide && fsdp && p->pp > 1 && !t->grad_dtype_set)
         f.grad = f.reduce;
-    bool apart = wide || (!fsdp && !sw->wgrad_accumulate);
+    bool apart = wide || (!fsdp && !accumulates_wgrads(p, sw));
     f.made = apart && dtype_bytes(act_dtype(t)) < dtype_bytes(f.grad) ? act_dtype(t) : f.grad;
     f.shard = wide && fsdp ? DTYPE_F32 : fsdp && t->grad_dtype_set ? f.grad : f.reduce;
     f.stream = f.casts ? DTYPE_F32 : act_dtype(t);

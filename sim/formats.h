@@ -17,9 +17,9 @@
  * bf16_grads_f32 is as f32_grads where it applies.
  *
  * act is the format of activations.  Matmuls make weight gradients in it with f32_params, and
- * outside fsdp where they do not add to gradients themselves (wgrad_accumulate); what keeps them in
- * f32 casts or adds them.  Under fsdp with f32_params and a pipeline, gradients are summed before
- * they are scattered, in the format of reduce (FSDP2: to_accumulated_grad_if_needed).
+ * outside fsdp where they do not add to gradients themselves (accumulates_wgrads); what keeps them
+ * in f32 casts or adds them.  Under fsdp with f32_params and a pipeline, gradients are summed
+ * before they are scattered, in the format of reduce (FSDP2: to_accumulated_grad_if_needed).
  *
  * Where fsdp is asked for f32 by training.param_dtype it is as with f32_params.  f32_params means
  * nothing where training.param_dtype or training.master_weights says otherwise, in f32 and tf32.
@@ -61,6 +61,8 @@ uint32_t optimizer_moments(Optimizer o);
 /* Parameters are really sharded: fsdp or hsdp, over more than one rank; or under fsdp those of
  * experts alone, which ranks of tp have alike. */
 bool shards_params(const Parallel *p, const Software *sw);
+/* Do matmuls add weight gradients to those of earlier micro-batches themselves? */
+bool accumulates_wgrads(const Parallel *p, const Software *sw);
 /* Does the strategy know of experts that are not on all ranks? */
 bool shares_experts(const Parallel *p);
 /* Ranks of dp among which experts are shared out: of hsdp those that share out a copy of the

@@ -5,7 +5,7 @@
  *     fused_qkv             matmul "attention.qkv"  three matmuls: q, k, v
  *     fused_gate_up         matmul "mlp.gate_up"    two matmuls: gate, up
  *     fused_gated           gated activation        act(gate), product; backward three
- *     wgrad_accumulate      wgrad that adds         matmul into a temporary, add
+ *     accumulates_wgrads    wgrad that adds         matmul into a temporary, add
  *                           (f32_params,            ..., cast into another, add
  *                           bf16_grads_f32)
  *                           (f32_grads)             into 16 bits, added as they are
@@ -358,13 +358,18 @@ static void fill(Lowering *l, const Whole *w, KernelArg to)
     part_arg(l, to, ARG_WRITE);
 }
 
+static bool accumulates(const Lowering *l)
+{
+    return accumulates_wgrads(&l->b->s->parallel, l->b->sw);
+}
+
 static bool expand_embedding(Lowering *l, const Whole *w)
 {
     if (w->op.kind != OP_EMBEDDING || !op_is_backward(&w->op) || w->args_n != 3)
         return false;
     KernelArg dtable = w->args[2];
     bool adds = dtable.mode == ARG_UPDATE;
-    bool apart = !l->b->sw->wgrad_accumulate || l->b->sw->table_grad_apart;
+    bool apart = !accumulates(l) || l->b->sw->table_grad_apart;
     KernelArg to = dtable;
     DType dtype = part_dtype(l, build_formats(l->b).casts ? dtable : w->args[0]);
     if (adds && apart)
@@ -464,7 +469,7 @@ bool lower_expand(Lowering *l)
     changed = (fp8_transposes(l) && each_kernel(l, fp8_transpose)) || changed;
     changed = (l->casts && each_kernel(l, autocast_expand)) || changed;
     changed = each_kernel(l, take_apart) || changed;
-    if (!l->b->sw->wgrad_accumulate)
+    if (!accumulates(l))
         changed = each_kernel(l, add_apart) || changed;
     return changed;
 }

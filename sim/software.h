@@ -200,6 +200,9 @@ typedef struct Software {
      * before the update, which is made good later if it was wrong, so a stage goes on with the
      * next step when it is done with this one; may be left out: false. */
     bool post_validates;
+    /* In pipelines matmuls accumulate weight gradients, without wgrad_accumulate too; may be left
+     * out: false. */
+    bool pp_accumulates;
     /* fsdp in pipelines: parallel.reshard_after_forward is false where the scenario says nothing;
      * may be left out: false. */
     bool pp_keeps_params;

@@ -129,6 +129,10 @@ static void who_adds_says_how_gradients_are_made(void)
         CHECK_INT(DTYPE_F32, formats_of(&t, &p, &sw).grad);
         CHECK_INT(accumulates ? DTYPE_F32 : DTYPE_BF16, formats_of(&t, &p, &sw).made);
     }
+    const Software nemo = { .f32_grads = true, .pp_accumulates = true };
+    CHECK_INT(DTYPE_BF16, formats_of(&t, &p, &nemo).made);
+    p.pp = 2;
+    CHECK_INT(DTYPE_F32, formats_of(&t, &p, &nemo).made);
 }
 
 /* f32 and tf32 have nothing to cast; fp8 is cast from the f32 weights as 16 bits are, by torchao

@@ -99,7 +99,8 @@ static void some_facts_may_be_left_out(void)
     CHECK(read_text(&sw, &arena, good, &err));
     CHECK(!sw.p2p_blocks_host && !sw.p2p_scatter_gather && !sw.zero_reduces_last);
     CHECK(!sw.gather_copies && !sw.f32_reduce && !sw.pp_overlap_interleaved);
-    CHECK(!sw.tp_keeps_gathered && !sw.pp_keeps_params && !sw.reduce_copies);
+    CHECK(!sw.tp_keeps_gathered && !sw.pp_keeps_params && !sw.pp_accumulates &&
+          !sw.reduce_copies);
     CHECK(!sw.root_unit && !sw.keeps_last_unit && !sw.gelu_new_chain && !sw.softmax_chain);
     CHECK(!sw.zero_all_reduces && !sw.first_chunk_buckets && !sw.divides_grads);
     CHECK(!sw.attention_copies && !sw.master_remainders && !sw.model_dropout &&
@@ -121,12 +122,14 @@ static void some_facts_may_be_left_out(void)
         "\"zero_reduces_last\":true,"
         "\"gather_copies\":true,\"f32_reduce\":true,\"reduce_copies\":true,"
         "\"pp_overlap_interleaved\":true,\"tp_keeps_gathered\":true,"
-        "\"pp_keeps_params\":true,\"root_unit\":true,\"divides_grads\":true,"
+        "\"pp_keeps_params\":true,\"pp_accumulates\":true,\"root_unit\":true,\"divides_grads\":"
+        "true,"
         "\"first_chunk_buckets\":true,\"keeps_last_unit\":true,\"post_validates\":true,"
         "\"bucket_parameters\":40000000,\"bucket_parameters_per_rank\":1000000",
         &err));
     CHECK(sw.p2p_scatter_gather && sw.zero_reduces_last && sw.gather_copies && sw.f32_reduce);
-    CHECK(sw.pp_overlap_interleaved && sw.tp_keeps_gathered && sw.pp_keeps_params);
+    CHECK(sw.pp_overlap_interleaved && sw.tp_keeps_gathered && sw.pp_keeps_params &&
+          sw.pp_accumulates);
     CHECK(sw.first_chunk_buckets && sw.divides_grads && sw.post_validates);
     CHECK(sw.reduce_copies && sw.root_unit && sw.keeps_last_unit);
     for (int k = 0; k < SCHEDULE_N; k++)
