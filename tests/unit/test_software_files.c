@@ -199,6 +199,28 @@ static void strategies_that_a_stack_has_not_are_lacking(void)
     arena_free(&arena);
 }
 
+/* Of NeMo and Megatron-LM, as their sources of the time have it. */
+static void facts_of_distributed_optimizers_and_fsdp_are_those_of_the_time(void)
+{
+    Software sw;
+    Arena arena = { 0 };
+    CHECK(read_stack(&sw, &arena, "nemo-2023"));
+    CHECK(!sw.wgrad_accumulate && sw.pp_accumulates);
+    CHECK(sw.master_remainders && !sw.averages_grads && sw.lacks_strategy[STRATEGY_ZERO2]);
+    CHECK_U64(32768000, sw.bucket_parameters); /* 125 MiB of f32 */
+    CHECK(read_stack(&sw, &arena, "nemo-2024"));
+    CHECK(sw.lacks_fsdp_with_pp && sw.lacks_strategy[STRATEGY_HSDP]);
+    CHECK(sw.f32_params && sw.root_unit && sw.fp8_param_gather);
+    CHECK(read_stack(&sw, &arena, "nemo-mlperf"));
+    CHECK(sw.lacks_fsdp_with_pp && sw.fp8_param_gather && !sw.fp8_weight_copies);
+    CHECK_U64(104857600, sw.bucket_parameters); /* 200 MiB of bf16 */
+    CHECK(read_stack(&sw, &arena, "megatron-bridge"));
+    CHECK(sw.master_remainders);
+    CHECK(read_stack(&sw, &arena, "megatron-lm-2023"));
+    CHECK(sw.softmax_multiple == 4 && sw.softmax_longest == 4096);
+    arena_free(&arena);
+}
+
 static bool row_splits(JsonNode row, const char *key)
 {
     return json_value(json_member(json_member(row, "parallel"), key)) > 1;
@@ -526,6 +548,7 @@ int main(void)
     RUN(scalars_are_sane_and_say_what_they_were_fitted_on);
     RUN(stacks_are_what_they_are_known_for);
     RUN(strategies_that_a_stack_has_not_are_lacking);
+    RUN(facts_of_distributed_optimizers_and_fsdp_are_those_of_the_time);
     RUN(stacks_have_what_measured_runs_used);
     RUN(older_attention_kernels_take_longer);
     RUN(a_blocked_host_cannot_launch_ahead);
