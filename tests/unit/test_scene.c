@@ -1003,6 +1003,22 @@ static void medians_count_ranks(void)
     }
 }
 
+static void open_side(Film *f, int side, const char *name)
+{
+    timeline_seal(&f->w[side].t);
+    view_data_open(&f->data[side], &f->w[side].t, name, 1);
+}
+
+/* Both sides are open. */
+static void open_both(Film *f, Scene *scene)
+{
+    view_open(&f->view, &f->data[0], &f->data[1]);
+    f->view.width = 1000;
+    f->view.height = 620;
+    scene_open(scene, 100);
+    font_set_files(&scene->font, "");
+}
+
 /* Real: 100 ns of compute.  Sim: as much, then 300 ns of communication alone. */
 static void numbers_beside_a_simulated_rank_are_of_all_it_did(void)
 {
@@ -1016,16 +1032,11 @@ static void numbers_beside_a_simulated_rank_are_of_all_it_did(void)
         if (side)
             world_comm(w, world_stream(w, 0, 20),
                        (Coll){ .op = "all_reduce", .seq = -1, .wait_ns = -1 }, 100, 400);
-        timeline_seal(&w->t);
-        view_data_open(&f.data[side], &w->t, "longer", 1);
+        open_side(&f, side, "longer");
     }
-    view_open(&f.view, &f.data[0], &f.data[1]);
+    open_both(&f, &scene);
     f.view.mode = VIEW_SPLIT;
-    f.view.width = 1000;
-    f.view.height = 620;
     view_fit(&f.view);
-    scene_open(&scene, 100);
-    font_set_files(&scene.font, "");
     scene_draw(&scene, &f.view, &list);
     CHECK_STR("busy 100%", text_behind(&list, "Rank 0  real", 0));
     CHECK_STR("exp 75%", text_behind(&list, "Rank 0  sim", 0));
@@ -1055,15 +1066,10 @@ static void numbers_beside_a_group_are_of_the_side_shown(void)
                        (Coll){ .op = "all_reduce", .group = "dp", .seq = 0, .ranks_n = 2 },
                        from_ns, 400);
         }
-        timeline_seal(&w->t);
-        view_data_open(&f.data[side], &w->t, "grouped", 1);
+        open_side(&f, side, "grouped");
     }
-    view_open(&f.view, &f.data[0], &f.data[1]);
+    open_both(&f, &scene);
     view_group(&f.view, 1);
-    f.view.width = 1000;
-    f.view.height = 620;
-    scene_open(&scene, 100);
-    font_set_files(&scene.font, "");
     for (int m = VIEW_REAL; m <= VIEW_SPLIT; m++) {
         f.view.mode = (ViewMode)m;
         scene_draw(&scene, &f.view, &list);
