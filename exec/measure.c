@@ -505,14 +505,6 @@ typedef struct Sight {
     uint64_t allowed, groups; /* time of so many, by its control groups */
 } Sight;
 
-static bool is_known(const ProcessorSet *set)
-{
-    uint64_t any = 0;
-    for (size_t i = 0; i < ARRAY_N(set->bits); i++)
-        any |= set->bits[i];
-    return any != 0;
-}
-
 static uint32_t count(const ProcessorSet *set)
 {
     uint32_t n = 0;
@@ -540,7 +532,7 @@ static uint32_t processors_of(const Sight *sights, const Job *job)
     for (uint32_t r = 0; r < job->program->graph->world_n; r++) {
         if (!fabric_is_beside(job->fabric, r))
             continue;
-        if (!is_known(&sights[r].set))
+        if (count(&sights[r].set) == 0)
             return 0;
         allowed = sights[r].groups == mine->groups ? allowed : NONE_U64;
         for (size_t i = 0; i < ARRAY_N(all.bits); i++)
