@@ -79,20 +79,28 @@ static double dtype_class(double dtype)
     return (int)dtype == DTYPE_BF16 ? DTYPE_F16 : dtype; /* one speed, as in cost_matmul.c */
 }
 
-/* Whether a measured row takes the place of an old one.  No layout is any layout. */
+/* Is a row's column c as good as the same to who looks a shape up?  No layout is any layout; how
+ * many heads share keys and values matters to one kernel alone (sim/cost_attention.c). */
+static bool same_cell(const KernelFitRow *r, uint32_t c, double was)
+{
+    bool gemm = r->table == TABLE_GEMM, attention = r->table == TABLE_ATTENTION;
+    if (gemm && c == 3)
+        return dtype_class(r->key[c]) == dtype_class(was);
+    if (gemm && c == 4 && (int)was == GEMM_ANY)
+        return true;
+    if (attention && c == 4 && (int)r->key[7] != ATTENTION_LOCKSTEP)
+        return true;
+    return r->key[c] == was;
+}
+
+/* Whether a measured row takes the place of an old one. */
 static bool replaces(const KernelFitRow *r, KernelTable table, const double *old)
 {
     if (r->table != table)
         return false;
-    for (uint32_t i = 0; i < specs[table].columns_n; i++) {
-        double is = r->key[i], was = old[i];
-        bool dtype = table == TABLE_GEMM && i == 3, layout = table == TABLE_GEMM && i == 4;
-        bool same = dtype    ? dtype_class(is) == dtype_class(was)
-                    : layout ? is == was || was == GEMM_ANY
-                             : is == was;
-        if (!same)
+    for (uint32_t c = 0; c < specs[table].columns_n; c++)
+        if (!same_cell(r, c, old[c]))
             return false;
-    }
     return true;
 }
 
