@@ -18,7 +18,7 @@
 
 typedef struct Err {
     bool set;
-    char text[1024]; /* cut with "..." when longer */
+    char text[1280]; /* cut with "..." when longer */
 } Err;
 
 /* Sets the text unless one is set already.  Always returns false. */

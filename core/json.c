@@ -42,7 +42,7 @@ struct JsonDoc {
 };
 
 enum {
-    FAIL_CAP = 900, /* bytes of a message, without file and path */
+    FAIL_CAP = 1120, /* bytes of a message, without file and path */
     PATH_SHOWN_MAX = 150
 };
 
@@ -738,7 +738,7 @@ static bool was_asked(const JsonObj *o, const char *key)
     return false;
 }
 
-enum { LIST_CAP = 800 };
+enum { LIST_CAP = 1000 };
 
 /* Of the keys that were asked for; rather one that is not there. */
 static const char *nearest_asked(const JsonObj *o, const char *typed)

@@ -124,6 +124,7 @@ uint32_t mtp_layers(const Build *b); /* that are trained to predict further toke
 /* Ops that others know by name. */
 #define NAME_QKV             "attention.qkv"
 #define NAME_QK_NORM         "attention.qk_norm"
+#define NAME_REPEAT          "attention.repeat_kv"
 #define NAME_HEAD            "head"
 #define NAME_GATE_UP         "mlp.gate_up"
 #define NAME_EXPERTS_GATE_UP "experts.gate_up"

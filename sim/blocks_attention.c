@@ -1,8 +1,11 @@
 /*
  * blocks_attention.c - a layer's attention, up to its output matmul.
  *
- *     x -- qkv -- [norms of q and k] -- [rope] -- [cp: gather k, v] -- attention -- out
+ *     x -- qkv -- [norms of q and k] -- [rope] -- [keys, values repeated]
+ *       -- [cp: gathered] -- attention -- out
  *
+ * Stacks whose attention knows no grouped queries (repeats_kv) copy keys and values once for each
+ * head of queries; backward needs these, no longer those that they were made of.
  * With kv_rank, q, k and v come out of latents instead: blocks_latent.c.
  */
 #include <math.h>
@@ -57,11 +60,22 @@ bool fused_attention(const Build *b)
     return t->attention == ATTENTION_FLASH && (b->sw->fused_attention || t->asks_attention);
 }
 
+static bool repeats_kv(const Maker *k)
+{
+    return k->b->sw->repeats_kv && k->m->kv_heads < k->m->heads;
+}
+
+/* As attention finds them. */
+static uint32_t key_heads(const Maker *k)
+{
+    return repeats_kv(k) ? k->m->heads : k->m->kv_heads;
+}
+
 static AttentionShape attention_shape(const Maker *k, uint32_t window)
 {
     return (AttentionShape){ .batch = k->batch,
                              .heads = k->m->heads,
-                             .kv_heads = k->m->kv_heads,
+                             .kv_heads = key_heads(k),
                              .seq_q = k->b->s->training.seq_len / k->b->s->parallel.cp,
                              .seq_k = k->b->s->training.seq_len,
                              .head_dim = k->m->head_dim,
@@ -101,11 +115,11 @@ static void add_attention_aux(Maker *k, TapeOp *op, uint64_t scores)
 static uint32_t gather_kv(Maker *k, uint32_t keys, uint32_t values, uint32_t window)
 {
     const AttentionShape shape = attention_shape(k, 0);
-    uint64_t columns =
-        (uint64_t)k->m->kv_heads * (shape.head_dim + attention_value_dim(&shape));
+    uint64_t columns = (uint64_t)key_heads(k) * (shape.head_dim + attention_value_dim(&shape));
     uint32_t y =
         tape_made(k->t, "keys and values", k->act, k->rows * k->b->s->parallel.cp, columns);
     k->t->values[y].kv_columns = columns;
+    k->t->values[y].kv_repeated = repeats_kv(k);
     tape_op(k->t, (TapeOp){ .kind = OP_ALL_REDUCE,
                             .name = "attention.kv",
                             .dtype = k->act,
@@ -150,6 +164,32 @@ static uint32_t attention_core(Maker *k, uint32_t qk, uint32_t qkv, uint32_t win
     return op.out;
 }
 
+/*
+ * q, and k and v of all heads, of q and k in qk and v in qkv, which may be one.  Idle where
+ * attention reads these as they are.  q does not move: it is counted in the result, for
+ * qkv dies here, but not as traffic.
+ */
+static uint32_t repeat_kv(Maker *k, uint32_t qk, uint32_t qkv)
+{
+    const Transformer *m = k->m;
+    uint64_t q = (uint64_t)m->heads * m->head_dim;
+    bool idle = !repeats_kv(k);
+    TapeOp op = { .kind = OP_COPY,
+                  .name = NAME_REPEAT,
+                  .dtype = k->act,
+                  .in_n = idle || qk == qkv ? 1 : 2,
+                  .in = { qk, qkv },
+                  .repeats = true,
+                  .idle = idle };
+    if (idle)
+        return tape_in_place(k->t, op);
+    op.out = tape_made(k->t, "queries, keys and values", k->act, k->rows, 3 * q);
+    k->t->values[op.out].kv_columns = 2 * q;
+    k->t->values[op.out].kv_repeated = true;
+    tape_op(k->t, op);
+    return op.out;
+}
+
 /* q, k and v side by side; normed q and k apart from them. */
 static uint32_t usual_attention(Maker *k, uint32_t x, uint32_t window)
 {
@@ -174,6 +214,11 @@ static uint32_t usual_attention(Maker *k, uint32_t x, uint32_t window)
                                            .chain = fusion_of(k->b).rope_chain });
         if (!norms)
             qkv = qk;
+    }
+    if (m->kv_heads < m->heads) {
+        uint32_t repeated = repeat_kv(k, qk, qkv);
+        qkv = qk == qkv || repeats_kv(k) ? repeated : qkv;
+        qk = repeated;
     }
     return attention_core(k, qk, qkv, window);
 }

@@ -144,6 +144,12 @@ static void attention_work(Op *op, const TapeOp *from)
     op->model_flops = per_pair * from->model_pairs;
 }
 
+uint64_t draft_repeated(const Tape *t, const TapeOp *op)
+{
+    const TapeValue *y = &t->values[op->out];
+    return y->rows * y->kv_columns;
+}
+
 static void play_shape(Op *op, const Tape *t, const TapeOp *from, OpPhase phase)
 {
     const TapeValue *x = &t->values[from->in[0]];
@@ -159,7 +165,8 @@ static void play_shape(Op *op, const Tape *t, const TapeOp *from, OpPhase phase)
         op->u.elements = value_elements(x);
         break;
     case OP_COPY:
-        op->u.elements = value_elements(&t->values[from->out]);
+        op->u.elements =
+            from->repeats ? draft_repeated(t, from) : value_elements(&t->values[from->out]);
         break;
     case OP_SCALE:
     case OP_CAST:
@@ -240,6 +247,8 @@ uint64_t draft_touched(const Tape *t, const TapeOp *op, uint32_t j)
         return all / op->turns_of * op->turns;
     if (op->kind == OP_ROPE && op->slice) /* all but v */
         return all / x->columns * (x->columns - x->kv_columns / 2);
+    if (op->repeats) /* keys and values; normed keys, and values */
+        return all / x->columns * (j == 0 ? x->kv_columns : x->kv_columns / 2);
     const TapeValue *y = &t->values[op->out];
     if (op->is_comm &&
         op->slice) /* this rank's rows of what is gathered, from each input alike */
@@ -331,7 +340,10 @@ void draft_play(Draft *d, const Tape *t, uint32_t i, OpPhase phase, const DraftP
     play_shape(&kernel, t, op, phase);
     draft_op(d, op->name, kernel);
     play_inputs(d, t, op);
-    if (op->out != NONE_U32 && !op->in_place)
+    if (op->repeats)
+        draft_arg_part(d, op->out, ARG_WRITE,
+                       draft_repeated(t, op) * dtype_bytes(t->values[op->out].dtype));
+    else if (op->out != NONE_U32 && !op->in_place)
         draft_arg(d, t->values[op->out].memory, ARG_WRITE);
     for (uint32_t j = 0; j < op->aux_n; j++)
         draft_arg(d, op->aux[j], ARG_WRITE);

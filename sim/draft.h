@@ -112,5 +112,7 @@ Op draft_comm(const TapeOp *from, OpKind kind, OpPhase phase, uint32_t logical, 
 const char *draft_comm_name(const TapeOp *from, OpKind kind);
 /* Bytes of input j that an op of the tape touches. */
 uint64_t draft_touched(const Tape *t, const TapeOp *op, uint32_t j);
+/* Elements of the keys and values that op, which repeats them, makes. */
+uint64_t draft_repeated(const Tape *t, const TapeOp *op);
 
 #endif

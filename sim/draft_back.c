@@ -539,10 +539,35 @@ static void back_softmax(Back *b, const TapeOp *op)
     contribute(b, op, x, dx, false);
 }
 
+/* The gradients of what was repeated are summed; that of the queries stays as it is. */
+static void back_repeated(Back *b, const TapeOp *op)
+{
+    if (op->idle) {
+        back_past(b, op);
+        return;
+    }
+    Op kernel = draft_kernel(op, PHASE_DGRAD, logical_of(b, op, 0));
+    kernel.u.elements = draft_repeated(b->t, op);
+    draft_op(b->d, op->name, kernel);
+    uint64_t bytes = dtype_bytes(b->t->values[op->out].dtype) * kernel.u.elements;
+    draft_arg_part(b->d, b->grad[op->out], ARG_READ, bytes);
+    uint32_t dx[2] = { 0 };
+    for (uint32_t j = 0; j < op->in_n; j++) {
+        dx[j] = temp_like(b, op->in[j]);
+        draft_arg_part(b->d, dx[j], ARG_WRITE, draft_touched(b->t, op, j));
+    }
+    for (uint32_t j = 0; j < op->in_n; j++)
+        contribute(b, op, op->in[j], dx[j], false);
+}
+
 /* Some rows of x: their gradient is added to that of x, which has come already. */
 static void back_copy(Back *b, const TapeOp *op)
 {
     uint32_t x = op->in[0];
+    if (op->repeats) {
+        back_repeated(b, op);
+        return;
+    }
     if (!op->slice) {
         (op->joins ? back_joined : op->in_n == 2 ? back_weighted : back_moved)(b, op);
         return;

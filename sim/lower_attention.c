@@ -8,8 +8,11 @@
  *     softmax_chain         its softmax             scale, mask, softmax; backward the same three
  *     softmax_multiple ...  not as these say        the same between a cast to f32 and one back
  *     attention_copies      fused attention         copies to its layout and back
+ *     repeats_kv            repeat_kv               copies of keys and of values; backward sums
  */
 #include "sim/lower_parts.h"
+
+#include <string.h>
 
 /* ---- attention with its scores in memory ---- */
 
@@ -174,6 +177,26 @@ bool attention_expand(Lowering *l, const Whole *w)
         math_backward(l, w, aux);
     else
         math_forward(l, w, aux);
+    return true;
+}
+
+/* ---- keys and values for each head of queries ---- */
+
+/* qk [qkv] -> q k v;  dq dk dv -> dqk [dqkv].  A compiler makes one kernel of it, which it is. */
+bool attention_repeats(Lowering *l, const Whole *w)
+{
+    bool backward = op_is_backward(&w->op);
+    if (w->op.kind != OP_COPY || l->fusion.elementwise ||
+        strcmp(intern_text(&l->g->names, w->op.name), NAME_REPEAT) != 0)
+        return false;
+    for (uint32_t v = 0; v < 2; v++) { /* keys, then values */
+        uint32_t narrow = w->args_n == 3 ? v : 0;
+        KernelArg from = w->args[backward ? 0 : narrow];
+        KernelArg to = w->args[backward ? 1 + narrow : w->args_n - 1];
+        part_begin(l, w, OP_COPY, FN_NONE)->u.elements = w->op.u.elements / 2;
+        part_bytes_arg(l, from, ARG_READ, w->op.read_bytes / 2);
+        part_bytes_arg(l, to, ARG_WRITE, w->op.write_bytes / 2);
+    }
     return true;
 }
 

@@ -9,7 +9,7 @@
  *                           (f32_params,            ..., cast into another, add
  *                           bf16_grads_f32)
  *                           (f32_grads)             into 16 bits, added as they are
- *     (fused_attention, softmax_chain, attention_copies: sim/lower_attention.c)
+ *     (fused_attention, softmax_chain, attention_copies, repeats_kv: sim/lower_attention.c)
  *     (fused_cross_entropy: sim/lower_loss.c; fused_optimizer: sim/lower_optimizer.c)
  *     (cp_ring: sim/lower_ring.c; parallel.sync_batchnorm: sim/lower_batchnorm.c)
  *     (norm_chain, rope_chain, gelu_new_chain: sim/lower_chain.c; fp8_dynamic: sim/lower_fp8.c;
@@ -388,10 +388,10 @@ static bool expand_embedding(Lowering *l, const Whole *w)
 static bool take_apart(Lowering *l, const Whole *w)
 {
     typedef bool Rule(Lowering * l, const Whole *w);
-    static Rule *const rules[] = { expand_parts,     attention_expand, attention_layouts,
-                                   expand_gated,     loss_expand,      expand_embedding,
-                                   optimizer_expand, expand_chain,     ring_expand,
-                                   sync_batchnorm };
+    static Rule *const rules[] = { expand_parts,      attention_expand, attention_layouts,
+                                   attention_repeats, expand_gated,     loss_expand,
+                                   expand_embedding,  optimizer_expand, expand_chain,
+                                   ring_expand,       sync_batchnorm };
     for (size_t i = 0; i < ARRAY_N(rules); i++)
         if (rules[i](l, w))
             return true;
@@ -453,6 +453,8 @@ bool lower_may_expand(const Lowering *l, const Op *op)
         return op->dtype == DTYPE_FP8 || op->phase == PHASE_WGRAD || l->casts;
     case OP_BIAS:
         return l->casts;
+    case OP_COPY:
+        return l->b->sw->repeats_kv;
     case OP_ALL_GATHER:
     case OP_REDUCE_SCATTER:
         return op->lane == LANE_CP || (op->lane == LANE_TP && l->b->sw->tp_ring);

@@ -57,6 +57,7 @@ Scores scores_of(const Whole *w, uint64_t element);
 /* Attention that is not fused; copies round it where it is. */
 bool attention_expand(Lowering *l, const Whole *w);
 bool attention_layouts(Lowering *l, const Whole *w);
+bool attention_repeats(Lowering *l, const Whole *w);
 bool sync_batchnorm(Lowering *l, const Whole *w);
 /* sim/lower_autocast.c: before them, where weights are cast by kernels of their own. */
 bool autocast_expand(Lowering *l, const Whole *w);

@@ -65,6 +65,7 @@ static const Fact kernel_options[] = {
     FACT(gelu_new_chain),
     FACT(softmax_chain),
     FACT(attention_copies),
+    FACT(repeats_kv),
     FACT(model_dropout),
     FACT(states_like_params),
     FACT(master_remainders),

@@ -70,6 +70,9 @@ typedef struct Software {
     bool gelu_new_chain;
     /* Fused attention wants another layout than its neighbours; may be left out: false. */
     bool attention_copies;
+    /* Attention knows no grouped queries: keys and values are copied, once for each head of the
+     * queries, and kept so; may be left out: false. */
+    bool repeats_kv;
     /* Where attention is not fused, scores are scaled and masked by kernels of their own; may be
      * left out: false. */
     bool softmax_chain;

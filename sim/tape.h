@@ -67,6 +67,7 @@ typedef struct TapeValue {
     uint64_t rows, columns;
     uint32_t copies;     /* VALUE_MADE: as often in memory, alike; 0 is once */
     uint64_t kv_columns; /* of the columns, those of key and value heads (grouped queries) */
+    bool kv_repeated;    /* which are there once for each head of the queries */
     uint32_t memory;     /* value whose memory this is: itself, or the one overwritten */
     uint32_t tensor;     /* VALUE_DATA: in the data layout.  VALUE_PARAM: in the param layout */
     bool table;          /* VALUE_PARAM: an embedding; only the rows looked up are read */
@@ -102,6 +103,7 @@ typedef struct TapeOp {
     bool chain;   /* OP_NORM, OP_ROPE, OP_ACTIVATION: a chain of kernels; the norm keeps its
                         input in f32, so may the activation */
     bool joins;   /* OP_COPY: in[1] goes beside in[0], once for every head */
+    bool repeats; /* OP_COPY: keys and values, once for each head that they serve */
     bool weighed; /* OP_COPY: a sum of rows, already times in[1]: backward needs them no more */
     uint64_t turns, turns_of; /* OP_ROPE: of so many columns, so many turn; 0: all but values */
     bool is_loss;             /* backward begins here */

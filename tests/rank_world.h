@@ -26,7 +26,7 @@ enum { RANKS_MAX = 8 };
 typedef struct RankPage {
     _Atomic uint32_t ready_n; /* ranks that have come to the point where somebody kills */
     int pids[RANKS_MAX];
-    char said[RANKS_MAX][1100]; /* the error each rank ended with */
+    char said[RANKS_MAX][sizeof((Err *)0)->text + 32]; /* the error each rank ended with */
     _Atomic int64_t ended_ns[RANKS_MAX];
     _Atomic int64_t killed_ns;
 } RankPage;

@@ -80,10 +80,16 @@ static uint64_t kv_share(Splitter *s, uint64_t n)
     return n / s->kv_heads;
 }
 
+static uint64_t kv_columns_share(Splitter *s, const TapeValue *v)
+{
+    if (v->kv_repeated)
+        return share(s, v->kv_columns, v->name);
+    return v->kv_columns ? kv_share(s, v->kv_columns) : 0;
+}
+
 static uint64_t columns_share(Splitter *s, const TapeValue *v)
 {
-    return share(s, v->columns - v->kv_columns, v->name) +
-           (v->kv_columns ? kv_share(s, v->kv_columns) : 0);
+    return share(s, v->columns - v->kv_columns, v->name) + kv_columns_share(s, v);
 }
 
 /* Gives a value its shape on one rank. */
@@ -96,8 +102,7 @@ static void settle(Splitter *s, uint32_t value, Split split)
     if (split != SPLIT_COLUMNS)
         return;
     v->columns = columns_share(s, v);
-    if (v->kv_columns)
-        v->kv_columns = kv_share(s, v->kv_columns);
+    v->kv_columns = kv_columns_share(s, v);
 }
 
 static Split split_of(const Splitter *s, uint32_t value)
@@ -214,8 +219,9 @@ static void take_inputs(Splitter *s, TapeOp *op)
 
 static void split_attention(Splitter *s, TapeOp *op)
 {
+    bool all = op->attention.kv_heads == op->attention.heads; /* it may be by repeats_kv */
     op->attention.heads = share(s, op->attention.heads, "attention heads");
-    op->attention.kv_heads = kv_share(s, op->attention.kv_heads);
+    op->attention.kv_heads = all ? op->attention.heads : kv_share(s, op->attention.kv_heads);
 }
 
 /* A bias belongs to the columns; what works on heads, or on rows, is held by every rank. */

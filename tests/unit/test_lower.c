@@ -117,6 +117,7 @@ static Software facts_by_bits(uint32_t bits)
                        .gelu_new_chain = bits & 268435456,
                        .softmax_chain = bits & 536870912,
                        .attention_copies = bits & 1073741824,
+                       .repeats_kv = bits & 2147483648,
                        .softmax_multiple = bits & 4096 ? 16 : 0,
                        .softmax_longest = bits & 8192 ? 24 : 0,
                        .tp_async_backward = bits & 16,

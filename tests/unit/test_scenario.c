@@ -1194,7 +1194,7 @@ static const char *write_file(const char *path, const char *text)
 typedef struct SeenOrSkipped {
     Seen seen;
     uint32_t skipped_n;
-    char place[100], why[1100]; /* of the last that was skipped */
+    char place[100], why[sizeof((Err *)0)->text]; /* of the last that was skipped */
 } SeenOrSkipped;
 
 static bool see_or_skip(void *user, JsonDoc *doc, Err *err)

@@ -103,8 +103,8 @@ static void some_facts_may_be_left_out(void)
           !sw.reduce_copies);
     CHECK(!sw.root_unit && !sw.keeps_last_unit && !sw.gelu_new_chain && !sw.softmax_chain);
     CHECK(!sw.zero_all_reduces && !sw.first_chunk_buckets && !sw.divides_grads);
-    CHECK(!sw.attention_copies && !sw.master_remainders && !sw.model_dropout &&
-          !sw.states_like_params && !sw.table_grad_apart);
+    CHECK(!sw.attention_copies && !sw.repeats_kv && !sw.master_remainders &&
+          !sw.model_dropout && !sw.states_like_params && !sw.table_grad_apart);
     CHECK(!sw.foreach_optimizer && !sw.loss_in_place && !sw.fp8_dynamic);
     CHECK(!sw.norms_grads && !sw.copies_params && !sw.post_validates);
     CHECK_U64(0, sw.bucket_parameters);
@@ -144,14 +144,15 @@ static void some_facts_may_be_left_out(void)
         "\"dropout\":true,\"foreach_optimizer\":true,\"loss_in_place\":true,"
         "\"fp8_dynamic\":true,\"gelu_new_chain\":true,\"softmax_chain\":true,"
         "\"model_dropout\":true,\"states_like_params\":true,\"master_remainders\":true,"
-        "\"attention_copies\":true,\"softmax_multiple\":4,\"softmax_longest\":2048,"
+        "\"attention_copies\":true,\"repeats_kv\":true,\"softmax_multiple\":4,\"softmax_"
+        "longest\":2048,"
         "\"table_grad_apart\":true",
         &err));
     CHECK(sw.softmax_multiple == 4 && sw.softmax_longest == 2048);
     CHECK(sw.foreach_optimizer && sw.loss_in_place && sw.fp8_dynamic);
     CHECK(sw.gelu_new_chain && sw.softmax_chain && sw.model_dropout);
-    CHECK(sw.attention_copies && sw.master_remainders && sw.states_like_params &&
-          sw.table_grad_apart);
+    CHECK(sw.attention_copies && sw.repeats_kv && sw.master_remainders &&
+          sw.states_like_params && sw.table_grad_apart);
     CHECK(read_with(&sw, &arena, "\"stops_early\":true",
                     "\"stops_early\":true,\"checkpoint_launches\":9", &err));
     CHECK_INT(9, sw.checkpoint_launches);
