@@ -126,13 +126,18 @@ static bool read_log(Work *w, const char *path, Err *err)
     return true;
 }
 
-/* What was measured before a test failed, or beside wrong values, is used all the same. */
+/* What was measured before a test failed or was cut short, or beside wrong values, is used all the
+ * same. */
 static void say_failed(const Work *w)
 {
-    for (uint32_t i = 0; i < w->log.tests_n; i++)
-        if (w->log.tests[i].failed)
-            fprintf(stderr, "lockstep: '%.200s' says that its %.60s failed\n",
-                    w->log.tests[i].file, w->log.tests[i].op);
+    for (uint32_t i = 0; i < w->log.tests_n; i++) {
+        const NcclTest *t = &w->log.tests[i];
+        if (t->failed)
+            fprintf(stderr, "lockstep: '%.200s' says that its %.60s failed\n", t->file, t->op);
+        if (t->cut_line > 0)
+            fprintf(stderr, "lockstep: '%.200s' stops within its line %u, which is left out\n",
+                    t->file, (unsigned)t->cut_line);
+    }
 }
 
 /* Once of each log.  Whose GPUs it should be, its user knows: it is used all the same. */
@@ -161,8 +166,8 @@ static bool read_logs(Work *w, Err *err)
         return true;
     return err_set(
         err,
-        "the logs hold no row of a simulated collective: %u of others, %u with wrong "
-        "values, %u of uneven nodes, one rank or no time",
+        "the logs hold no out-of-place row of a simulated collective: %u of others, %u with "
+        "wrong values, %u of uneven nodes, one rank or no time",
         (unsigned)w->skipped_op, (unsigned)w->skipped_wrong, (unsigned)w->skipped_other);
 }
 

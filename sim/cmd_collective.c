@@ -347,6 +347,17 @@ static void say_other_gpu(const Work *w)
     }
 }
 
+/* Of the tests of the op: rows before that are shown all the same. */
+static void say_cut(const Work *w)
+{
+    for (uint32_t i = 0; i < w->log.tests_n; i++) {
+        const NcclTest *t = &w->log.tests[i];
+        if (t->cut_line > 0 && measured_op_of(t->op) == w->o->kind)
+            fprintf(stderr, "lockstep: '%.200s' stops within its line %u, which is left out\n",
+                    t->file, (unsigned)t->cut_line);
+    }
+}
+
 static bool find_tables(Work *w, Err *err)
 {
     uint32_t ranks_n = 0, nodes_n = 0;
@@ -358,6 +369,7 @@ static bool find_tables(Work *w, Err *err)
         if (!fits(w, &w->table[i], err))
             return false;
     say_other_gpu(w);
+    say_cut(w);
     if (w->o->against)
         return true;
     if (!spread(w, &ranks_n, &nodes_n, err))

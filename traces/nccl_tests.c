@@ -54,6 +54,9 @@ typedef struct Reader {
     /* of the table */
     Cell cells[WORDS_MAX];
     uint32_t cells_n;
+    bool in_place_only; /* its one half is the second */
+    Err cut;            /* its last row is none, and why; no error if it stays the last */
+    uint32_t cut_line;
 } Reader;
 
 typedef struct Words {
@@ -73,8 +76,11 @@ typedef struct OpName {
     const char *program, *op;
 } OpName;
 
-/* Longer names first: one may be part of another. */
+/* Longer names first: one may be part of another.  RCCL's uneven all-to-all and its all-reduce
+ * that adds a bias are collectives of their own. */
 static const OpName op_names[] = {
+    { "all_reduce_bias", "all_reduce_bias" },
+    { "alltoallv", "all_to_all_v" },
     { "reduce_scatter", "reduce_scatter" },
     { "all_reduce", "all_reduce" },
     { "all_gather", "all_gather" },
@@ -179,8 +185,10 @@ static void end_test(Reader *r)
         t->gpus_n = r->hosts[i].ranks_n > t->gpus_n ? r->hosts[i].ranks_n : t->gpus_n;
     }
     t->row_n = r->log->rows_n - t->row_first;
+    t->cut_line = r->cut_line;
     r->hosts_n = 0;
     r->cells_n = 0;
+    r->cut_line = 0;
     r->running = false;
 }
 
@@ -196,6 +204,7 @@ static void begin_test(Reader *r)
                                          .gpu = "",
                                          .row_first = l->rows_n };
     r->op = NULL;
+    r->in_place_only = false;
     r->group = NONE_U32;
     r->running = true;
 }
@@ -287,6 +296,8 @@ static void take_comment(Reader *r, const Words *w)
         begin_test(r);
     } else if (is(w, 1, "Rank")) {
         take_rank(r, w);
+    } else if (find(w, "in-place") < w->n || find(w, "out-of-place") < w->n) {
+        r->in_place_only = find(w, "out-of-place") == NONE_U32;
     } else if (is(w, 1, "size") && is(w, 2, "count")) {
         if (!r->running)
             begin_test(r);
@@ -301,7 +312,7 @@ static void take_comment(Reader *r, const Words *w)
 
 static bool bad_row(Reader *r, const char *what, const char *word)
 {
-    return err_set(r->err, "%s:%u: %s, not '%.40s'", r->name, (unsigned)r->line, what, word);
+    return err_set(&r->cut, "%s:%u: %s, not '%.40s'", r->name, (unsigned)r->line, what, word);
 }
 
 static bool take_positive(Reader *r, const char *word, const char *what, double *x)
@@ -362,7 +373,7 @@ static bool take_halves(Reader *r, const Words *w, NcclRow *row)
         if (cell == CELL_TIME || cell == CELL_CPU_TIME) {
             if (halves++ > 0)
                 add_row(r, row);
-            row->in_place = halves == 2;
+            row->in_place = halves == 2 || r->in_place_only;
             row->wrong = NCCL_WRONG_UNKNOWN;
         }
         if (cell == CELL_STAMP && word + 1 < w->n) {
@@ -388,26 +399,51 @@ static bool is_complete(const Reader *r, const Words *w)
     return w->n >= needed;
 }
 
-static bool take_row(Reader *r, const Words *w, bool last)
+static bool is_whole_number(const Words *w, uint32_t i)
+{
+    return i < w->n && w->word[i][strspn(w->word[i], "0123456789")] == '\0';
+}
+
+/* A size and a count; others' lines may begin with a number, too: "15 total processes killed". */
+static bool is_row(const Reader *r, const Words *w)
+{
+    bool counts = r->cells_n > 1 && r->cells[1] == CELL_COUNT;
+    return r->cells_n >= 4 && is_whole_number(w, 0) && (!counts || is_whole_number(w, 1));
+}
+
+static bool take_cells(Reader *r, const Words *w)
 {
     NcclRow row = { .dtype = "", .stamp = "", .time_us = NAN, .wrong = NCCL_WRONG_UNKNOWN };
-    char *end;
-    row.size_bytes = strtoull(w->word[0], &end, 10);
-    if (*end != '\0' || r->cells_n < 4)
-        return true; /* somebody else's line */
-    if (!is_complete(r, w)) {
-        if (last)
-            return true; /* cut short while it was written */
-        return err_set(r->err, "%s:%u: a row of %u columns is expected, not of %u", r->name,
-                       (unsigned)r->line, (unsigned)r->cells_n, (unsigned)w->n);
-    }
+    row.size_bytes = strtoull(w->word[0], NULL, 10);
     row.test = r->log->tests_n - 1;
-    return take_halves(r, w, &row);
+    if (is_complete(r, w))
+        return take_halves(r, w, &row);
+    return err_set(&r->cut, "%s:%u: a row of %u columns is expected, not of %u", r->name,
+                   (unsigned)r->line, (unsigned)r->cells_n, (unsigned)w->n);
+}
+
+/* A job that was killed leaves a part of a row behind, and what killed it writes on: only where
+ * more rows follow is such a one an error. */
+static bool take_row(Reader *r, const Words *w)
+{
+    uint32_t rows_n = r->log->rows_n;
+    if (!is_row(r, w))
+        return true;
+    if (r->cut_line > 0) {
+        *r->err = r->cut;
+        return false;
+    }
+    r->cut = (Err){ 0 };
+    if (!take_cells(r, w)) {
+        r->cut_line = r->line;
+        r->log->rows_n = rows_n;
+    }
+    return true;
 }
 
 /* ---- the whole ---- */
 
-static bool take_line(Reader *r, const char *line, bool last)
+static bool take_line(Reader *r, const char *line)
 {
     Words w;
     const char *said = skip_prefix(line);
@@ -422,7 +458,7 @@ static bool take_line(Reader *r, const char *line, bool last)
     }
     if (r->running && strstr(line, "Test ") && strstr(line, " failure"))
         test_of(r)->failed = true;
-    return !isdigit((unsigned char)w.word[0][0]) || !r->running || take_row(r, &w, last);
+    return !isdigit((unsigned char)w.word[0][0]) || !r->running || take_row(r, &w);
 }
 
 /* Says of each new test what it measured, and that there was something. */
@@ -454,6 +490,7 @@ static bool finish(NcclLog *l, const char *name, uint32_t first_test, uint32_t f
 static bool parse_lines(NcclLog *l, const char *text, size_t n, const char *name, Err *err)
 {
     Reader r = { .log = l, .err = err, .name = name, .version = "", .library = "" };
+    uint32_t rows_n = l->rows_n;
     bool ok = true;
     char *line = mem_resize(NULL, LINE_BYTES_MAX, 1);
     for (size_t at = 0; at < n && ok;) {
@@ -464,9 +501,13 @@ static bool parse_lines(NcclLog *l, const char *text, size_t n, const char *name
         line[kept] = '\0';
         at += length + 1;
         r.line++;
-        ok = take_line(&r, line, at >= n);
+        ok = take_line(&r, line);
     }
     end_test(&r);
+    if (ok && r.cut.set && l->rows_n == rows_n) {
+        *err = r.cut;
+        ok = false;
+    }
     free(line);
     free(r.hosts);
     return ok;

@@ -13,8 +13,11 @@
  * root or redop.  Lines of others in between (NCCL's own messages, warnings, what a
  * launcher puts before each line: "[1,0]<stdout>:", "3: ") are skipped, and so is what
  * stands before the first line of a test ("node01: ", a time) and then before others.  A log may
- * hold several tests, and stop in the middle of one.  Logs older than the line
+ * hold several tests, and each may stop in the middle, even of a row.  Logs older than the line
  * "Collective test starting" say what they measured only in their file's name.
+ *
+ * Those of rccl-tests are alike.  Where it measured in place alone (-O 0) a row has that half,
+ * which the line above the header says.
  *
  * What nccl-tests writes beside it as JSON (-J FILE) is read the same way: nccl_json.c.
  *
@@ -33,7 +36,7 @@ enum { NCCL_WRONG_UNKNOWN = -1 }; /* not checked: N/A */
 
 /* Texts live in the log's arena; "" where the log does not say. */
 typedef struct NcclTest {
-    const char *file, *op; /* "all_reduce", "send_recv", "all_to_all" ... */
+    const char *file, *op; /* "all_reduce", "send_recv", "all_to_all", "all_to_all_v" ... */
     const char *version;   /* of nccl-tests */
     const char *library;   /* of NCCL: "2.29.2" */
     const char *gpu;       /* of the first rank */
@@ -42,6 +45,8 @@ typedef struct NcclTest {
     const char **hosts; /* nodes_n, in the order met */
     uint32_t row_first, row_n;
     bool failed; /* it ended with "Test ... failure", or wrong values were found */
+    uint32_t
+        cut_line; /* of the log, where it ends within a row, which is left out; 0: it does not */
 } NcclTest;
 
 typedef struct NcclRow {

@@ -403,7 +403,7 @@ static void what_cannot_be_used_is_a_sentence(void)
     check_error(HEAD "\"memory\":[]}", gpu_path, "has no kernels");
     write_text(gpu_path, "{\"base\": \"dgx-h100\"}");
     check_error(HEAD "\"memory\":[{\"op\":\"norm\",\"bytes\":8,\"time_us\":1}]}", gpu_path,
-                "no row of a simulated collective");
+                "no out-of-place row of a simulated collective");
 }
 
 int main(void)

@@ -199,12 +199,85 @@ static void what_is_wrong_is_said_with_its_line(void)
     CHECK_ERR_TEXT(&err, "x:6: a bandwidth in GB/s is expected, not '-1'");
     CHECK(!parse(START("all_reduce") HEADER "64 1 float sum -1 1 1 1 no 1 1 1 0\n", "x"));
     CHECK_ERR_TEXT(&err, "x:6: a number of wrong values or N/A is expected, not 'no'");
-    /* A job that was killed leaves half a line behind. */
-    CHECK(
-        parse(START("all_reduce") HEADER "64 1 float sum -1 1 1 1 0 1 1 1 0\n128 1 flo", "x"));
-    CHECK_INT(2, log_.rows_n);
     static const char nul[] = START("all_reduce") "\0\0# size count type\n64 1 1 1";
     CHECK(!nccl_log_parse(&log_, nul, sizeof nul, "x", &err));
+}
+
+#define ROW "64 1 float sum -1 1 1 1 0 1 1 1 0\n"
+#define KILLED \
+    "slurmstepd: error: *** JOB 1 ON one CANCELLED AT 12:00:00 DUE TO TIME LIMIT ***\n"
+
+/* A job that was killed leaves a part of a row behind, and what killed it may write on. */
+static void a_test_may_stop_within_a_row(void)
+{
+    static const char *const ends[] = {
+        "128 1 flo",
+        "128 1 float sum -1  ",
+        "128 1 float sum -1" KILLED "srun: error: one: task 0: Terminated\n",
+        "128 1 float sum -1 2 2 2 0 2" KILLED,
+        "128 1 float sum -1\n# end\n",
+        "128 1 float sum -1 one: Test NCCL failure common.cu:401 'x / y' z z z z z z z\n",
+    };
+    for (size_t i = 0; i < ARRAY_N(ends); i++) {
+        char text[2048];
+        snprintf(text, sizeof text, "%s%s", START("all_reduce") HEADER ROW, ends[i]);
+        if (!CHECK(parse(text, "x")))
+            continue;
+        CHECK_INT(2, log_.rows_n);
+        CHECK_INT(2, log_.tests[0].row_n);
+        CHECK_INT(7, log_.tests[0].cut_line);
+    }
+    if (CHECK(parse(START("all_reduce") HEADER ROW "128 1 flo\n" START("reduce") HEADER ROW,
+                    "x"))) {
+        CHECK_INT(4, log_.rows_n);
+        CHECK_INT(7, log_.tests[0].cut_line);
+        CHECK_INT(0, log_.tests[1].cut_line);
+        CHECK_INT(2, log_.tests[1].row_n);
+    }
+    CHECK(!parse(START("all_reduce") HEADER ROW "128 1 flo\n" ROW, "x"));
+    CHECK_ERR_TEXT(&err, "x:7: a row of 13 columns is expected, not of 3");
+}
+
+/* Open MPI ends so where a process died. */
+static void lines_of_others_may_begin_with_a_number(void)
+{
+    static const char text[] = START("all_reduce") HEADER ROW
+        "15 total processes killed (some possibly by mpirun during cleanup)\n" ROW;
+    if (CHECK(parse(text, "x"))) {
+        CHECK_INT(4, log_.rows_n);
+        CHECK_INT(0, log_.tests[0].cut_line);
+    }
+}
+
+/* rccl-tests -O 0: the half there is is the second. */
+static void one_half_is_that_which_the_table_says(void)
+{
+    static const char *const places[] = { "out-of-place", "in-place" };
+    for (int i = 0; i < 2; i++) {
+        char text[1024];
+        snprintf(text, sizeof text,
+                 "%srccl-tests: Version develop:33cc4df\n"
+                 "#                                 %s\n"
+                 "#  size  count  type  redop  root  time  algbw  busbw #wrong\n%s",
+                 START("all_reduce"), places[i], "64 1 float sum -1 9 1 1 0\n");
+        if (CHECK(parse(text, "x")) && CHECK_INT(1, log_.rows_n))
+            CHECK_INT(i, log_.rows[0].in_place);
+    }
+    /* The next test has both again. */
+    if (CHECK(
+            parse(START("all_reduce") "# in-place\n# size count type time\n8 1 float 9\n" START(
+                      "all_reduce") HEADER ROW,
+                  "x")))
+        CHECK(log_.rows[0].in_place && !log_.rows[1].in_place && log_.rows[2].in_place);
+}
+
+/* Of rccl-tests: uneven, and with an addition. */
+static void collectives_of_like_names_are_others(void)
+{
+    CHECK(parse(START("alltoallv") HEADER ROW, "x"));
+    CHECK_STR("all_to_all_v", log_.tests[0].op);
+    CHECK(parse(START("all_reduce_bias") HEADER ROW, "x"));
+    CHECK_STR("all_reduce_bias", log_.tests[0].op);
 }
 
 static void logs_are_known_by_their_beginning(void)
@@ -352,6 +425,10 @@ int main(void)
     RUN(launchers_may_write_before_each_line);
     RUN(ranks_of_other_groups_do_not_count);
     RUN(what_is_wrong_is_said_with_its_line);
+    RUN(a_test_may_stop_within_a_row);
+    RUN(lines_of_others_may_begin_with_a_number);
+    RUN(one_half_is_that_which_the_table_says);
+    RUN(collectives_of_like_names_are_others);
     RUN(logs_are_known_by_their_beginning);
     RUN(json_is_read_as_its_log_is);
     RUN(wrong_json_is_said_with_its_place);
