@@ -32,6 +32,7 @@ typedef struct ClusterSpec {
     NodeSpec node; /* of a cluster of equal nodes; of node_types where they say nothing */
     NodeSpec *types;
     uint32_t types_n;
+    uint32_t gpus_per_host;
     InterNode inter;
     /* "collectives": calibrated, so they win over latency_us. */
     IntraNode intra_costs;
@@ -284,6 +285,7 @@ static void take_cluster(const MachineReader *r, JsonObj *o, ClusterSpec *s)
         s->name = arena_strdup(r->arena, json_string(o, "name", ""));
     take_u32(o, "nodes", 1, MACHINE_NODES_MAX, &s->node.count);
     take_u32(o, "gpus_per_node", 1, MACHINE_GPUS_MAX, &s->node.gpus_n);
+    take_u32(o, "gpus_per_host", 1, MACHINE_GPUS_MAX, &s->gpus_per_host);
     take_gpu(r, o, &s->node);
     take_intra(o, &s->node);
     take_inter(o, &s->inter);
@@ -494,6 +496,7 @@ static bool finish(Machine *m, ClusterSpec *s, JsonNode node, Err *err)
     }
     m->name = s->name ? s->name : "cluster";
     m->provenance = s->provenance ? s->provenance : "";
+    m->gpus_per_host = s->gpus_per_host;
     m->ideal_collectives = s->ideal == FLAG_YES;
     m->measured = s->measured;
     m->measured_n = s->measured_n;

@@ -340,7 +340,8 @@ typedef struct Machine {
     const char *name;
     uint32_t nodes_n, gpus_n; /* gpus_n over all nodes */
     uint32_t types_n;
-    NodeType *types; /* in node order; count nodes each */
+    NodeType *types;        /* in node order; count nodes each */
+    uint32_t gpus_per_host; /* where a node is several hosts (an NVLink domain); 0: it is one */
     InterNode inter;
     /* One channel, latency and bandwidth, no base cost, PROTOCOL_SIMPLE: closed forms hold. */
     bool ideal_collectives;
@@ -396,6 +397,8 @@ double machine_measured_ns(const Machine *m, OpKind op, uint32_t ranks, uint32_t
 uint64_t machine_measured_size(const Machine *m, OpKind op, uint32_t ranks, uint32_t nodes,
                                uint64_t bytes);
 
+/* Nodes that so many hosts are, of a machine whose nodes are alike. */
+uint32_t machine_nodes_of_hosts(const Machine *m, uint32_t hosts_n);
 Place machine_place(const Machine *m, uint32_t rank);  /* rank < gpus_n */
 double machine_speed(const Machine *m, uint32_t rank); /* 1, or the straggler's figure */
 

@@ -1,6 +1,13 @@
 /* machine_place.c - where ranks are, and what is said of them and of pairs of them. */
 #include "core/machine.h"
 
+uint32_t machine_nodes_of_hosts(const Machine *m, uint32_t hosts_n)
+{
+    uint32_t of_host = m->gpus_per_host, of_node = m->types[0].gpus_n;
+    uint64_t hosts_of_node = of_host > 0 ? div_up_u64(of_node, of_host) : 1;
+    return (uint32_t)div_up_u64(hosts_n, hosts_of_node);
+}
+
 Place machine_place(const Machine *m, uint32_t rank)
 {
     ASSERT(rank < m->gpus_n);

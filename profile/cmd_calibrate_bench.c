@@ -325,7 +325,7 @@ static NcclTest *test_of(NcclLog *l, BenchFile *f, const char *path, const Bench
                                        .library = "",
                                        .gpu = arena_strdup(&l->arena, f->device),
                                        .ranks_n = t->ranks,
-                                       .nodes_n = 1,
+                                       .hosts_n = 1,
                                        .gpus_n = t->ranks,
                                        .row_first = l->rows_n };
     return &l->tests[l->tests_n++];

@@ -41,13 +41,15 @@ static void take_row(Work *w, const NcclRow *r, uint32_t log, uint32_t nth)
         w->skipped_wrong++;
         return;
     }
-    if (t->ranks_n < 2 || t->ranks_n != t->nodes_n * t->gpus_n || r->cpu_time ||
-        !(r->time_us > 0) || r->size_bytes == 0) {
+    uint32_t nodes_n = machine_nodes_of_hosts(&w->fit.stands, t->hosts_n);
+    if (t->ranks_n < 2 || t->ranks_n != t->hosts_n * t->gpus_n || t->hosts_n % nodes_n ||
+        r->cpu_time || !(r->time_us > 0) || r->size_bytes == 0) {
         w->skipped_other++;
         return;
     }
-    cluster_fit_add(&w->fit, t->op, kind, (ClusterShape){ t->ranks_n, t->nodes_n, t->gpus_n },
-                    r->size_bytes, r->time_us * 1e3, log, nth);
+    cluster_fit_add(&w->fit, t->op, kind,
+                    (ClusterShape){ t->ranks_n, nodes_n, t->ranks_n / nodes_n }, r->size_bytes,
+                    r->time_us * 1e3, log, nth);
 }
 
 static void take_rows(Work *w)
@@ -160,8 +162,17 @@ static bool read_logs(Work *w, Err *err)
         if (!read_log(w, w->o->inputs[i], err))
             return false;
     say_failed(w);
+    return true;
+}
+
+/* Onto nodes as the file has them: a node may be several hosts. */
+static bool place_rows(Work *w, const char *text, Err *err)
+{
     cluster_fit_init(&w->fit, w->o->into, predict_rows, w->log.rows_n);
+    if (!read_machine(&w->fit, text, &w->fit.stands, err))
+        return err_wrap(err, "logs of nccl-tests calibrate a cluster");
     take_rows(w);
+    machine_free(&w->fit.stands); /* read again, large enough for them */
     if (w->fit.rows_n > 0)
         return true;
     return err_set(
@@ -227,7 +238,7 @@ static bool check_written(const Work *w, const char *text, Err *err)
 static bool read_both(Work *w, const char *text, Err *err)
 {
     if (!read_machine(&w->fit, text, &w->fit.stands, err))
-        return err_wrap(err, "logs of nccl-tests calibrate a cluster");
+        return false;
     char *was = cluster_text_before(text, w->o->into, err);
     bool ok = was && (read_machine(&w->fit, was, &w->fit.m, err) ||
                       err_wrap(err, "what is \"before\" in \"collectives\""));
@@ -239,7 +250,7 @@ static bool calibrate(Work *w, char **text, Err *err)
 {
     if (!read_logs(w, err) || !(*text = calibrate_load(w->o->into, err)))
         return false;
-    if (!read_both(w, *text, err))
+    if (!place_rows(w, *text, err) || !read_both(w, *text, err))
         return false;
     if (!cluster_fit_run(&w->fit, err))
         return false;

@@ -239,6 +239,8 @@ static void print_machine(const Machine *m)
     printf("\n");
     for (uint32_t t = 0; t < m->types_n; t++)
         print_type(&m->types[t]);
+    if (m->types_n == 1 && m->gpus_per_host > 0 && m->gpus_per_host < m->types[0].gpus_n)
+        printf("  a host has %u of a node's GPUs\n", (unsigned)m->gpus_per_host);
     print_network(&m->inter);
     for (uint32_t i = 0; i < m->slow_links_n; i++)
         printf("  between GPUs %u and %u: %.4g GB/s\n", (unsigned)m->slow_links[i].rank_a,
@@ -437,6 +439,8 @@ static void print_json(const Facts *f)
     json_put_text(&j, "name", f->m->name);
     json_put_uint(&j, "nodes", f->m->nodes_n);
     json_put_uint(&j, "gpus", f->m->gpus_n);
+    json_put_known(&j, "gpus_per_host",
+                   f->m->gpus_per_host > 0 ? (int64_t)f->m->gpus_per_host : -1);
     json_put_number(&j, "price_usd_per_gpu_hour",
                     f->m->price_usd_per_gpu_hour > 0 ? f->m->price_usd_per_gpu_hour : NAN);
     put_sources(&j, "provenance", f->m->provenance);

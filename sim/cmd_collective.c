@@ -106,17 +106,17 @@ static bool is_of_op(const Options *o, const NcclTest *t, const NcclRow *r)
     return measured_op_of(t->op) == o->kind && !r->in_place;
 }
 
-static bool is_sound(const NcclTest *t, const NcclRow *r)
+/* nodes_n: that the test's hosts are. */
+static bool is_sound(const NcclTest *t, const NcclRow *r, uint32_t nodes_n)
 {
     return r->wrong <= 0 && !r->cpu_time && r->time_us > 0 && r->size_bytes > 0 &&
-           t->ranks_n == t->nodes_n * t->gpus_n && t->ranks_n > 1;
+           t->ranks_n == t->hosts_n * t->gpus_n && t->ranks_n > 1 && t->hosts_n % nodes_n == 0;
 }
 
-static bool is_asked(const Options *o, const NcclTest *t, const NcclRow *r)
+static bool is_asked(const Options *o, const NcclTest *t, const NcclRow *r, uint32_t nodes_n)
 {
     return (!o->sized || (r->size_bytes >= o->size_first && r->size_bytes <= o->size_last)) &&
-           (!o->ranks_n || t->ranks_n == o->ranks_n) &&
-           (!o->nodes_n || t->nodes_n == o->nodes_n);
+           (!o->ranks_n || t->ranks_n == o->ranks_n) && (!o->nodes_n || nodes_n == o->nodes_n);
 }
 
 static bool none_of_log(const Options *o, uint32_t of_op, uint32_t sound, Err *err)
@@ -133,7 +133,7 @@ static bool none_of_log(const Options *o, uint32_t of_op, uint32_t sound, Err *e
                    o->against, (unsigned)sound, o->op);
 }
 
-/* A table for each test of the log that has rows of the op. */
+/* A table for each test of the log that has rows of the op, on nodes as the machine has them. */
 static bool add_log(Work *w, Err *err)
 {
     const Options *o = w->o;
@@ -143,13 +143,14 @@ static bool add_log(Work *w, Err *err)
     for (uint32_t i = 0, test = NONE_U32; i < w->log.rows_n; i++) {
         const NcclRow *r = &w->log.rows[i];
         const NcclTest *t = &w->log.tests[r->test];
-        bool is = is_of_op(o, t, r), use = is && is_sound(t, r);
+        uint32_t nodes_n = machine_nodes_of_hosts(&w->m, t->hosts_n);
+        bool is = is_of_op(o, t, r), use = is && is_sound(t, r, nodes_n);
         of_op += is;
         sound += use;
-        if (!use || !is_asked(o, t, r))
+        if (!use || !is_asked(o, t, r, nodes_n))
             continue;
         if (r->test != test)
-            add_table(w, t->ranks_n, t->nodes_n);
+            add_table(w, t->ranks_n, nodes_n);
         test = r->test;
         add_row(&w->table[w->n - 1], r->size_bytes, r->time_us * 1e3);
     }
@@ -199,22 +200,26 @@ static uint32_t nodes_of_log(const Work *w)
     return nodes_n;
 }
 
-/* The user's, with more nodes where the log has more. */
-static bool open_machine(Work *w, Err *err)
+/* nodes_n 0: as many as it has. */
+static bool open_machine(Work *w, uint32_t nodes_n, Err *err)
 {
     const Options *o = w->o;
-    uint32_t nodes_n = (uint32_t)o->nodes_n, log_n = nodes_of_log(w);
     const SettingList *set = &o->set;
+    machine_free(&w->m);
     if (!cluster_open(&w->m, o->cluster, nodes_n, set->settings, set->n, err))
         return false;
-    if (w->m.types_n == 1 && w->m.nodes_n < log_n) {
-        machine_free(&w->m);
-        if (!cluster_open(&w->m, o->cluster, log_n, set->settings, set->n, err))
-            return false;
-    }
     if (o->ideal)
         idealise(&w->m);
     return true;
+}
+
+/* What the log has, with more nodes where it has more than the machine. */
+static bool open_log(Work *w, Err *err)
+{
+    if (!add_log(w, err))
+        return false;
+    uint32_t nodes_n = nodes_of_log(w);
+    return w->m.types_n > 1 || w->m.nodes_n >= nodes_n || open_machine(w, nodes_n, err);
 }
 
 static bool nodes_are_alike(const Machine *m, uint64_t ranks_n, Err *err)
@@ -361,9 +366,9 @@ static void say_cut(const Work *w)
 static bool find_tables(Work *w, Err *err)
 {
     uint32_t ranks_n = 0, nodes_n = 0;
-    if (w->o->against && !add_log(w, err))
+    if (!open_machine(w, (uint32_t)w->o->nodes_n, err))
         return false;
-    if (!open_machine(w, err))
+    if (w->o->against && !open_log(w, err))
         return false;
     for (uint32_t i = 0; i < w->n; i++)
         if (!fits(w, &w->table[i], err))

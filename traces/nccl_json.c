@@ -28,7 +28,7 @@ enum { RANKS_MAX = 1 << 24 };
 
 static bool is_one_of(const NcclTest *t, const char *host)
 {
-    for (uint32_t i = 0; i < t->nodes_n; i++)
+    for (uint32_t i = 0; i < t->hosts_n; i++)
         if (strcmp(t->hosts[i], host) == 0)
             return true;
     return false;
@@ -75,7 +75,7 @@ static bool take_devices(NcclLog *l, NcclTest *t, JsonNode config, Err *err)
         uint32_t ranks_n = host ? (uint32_t)each * processes_on(devices, host) : 0;
         if (ranks_n == 0 || is_one_of(t, host))
             continue;
-        t->hosts[t->nodes_n++] = arena_strdup(&l->arena, host);
+        t->hosts[t->hosts_n++] = arena_strdup(&l->arena, host);
         t->gpus_n = ranks_n > t->gpus_n ? ranks_n : t->gpus_n;
     }
     return true;

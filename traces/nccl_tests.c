@@ -179,7 +179,7 @@ static void end_test(Reader *r)
         return;
     NcclTest *t = test_of(r);
     t->hosts = PUSH_ARRAY(&r->log->arena, const char *, r->hosts_n);
-    t->nodes_n = r->hosts_n;
+    t->hosts_n = r->hosts_n;
     for (uint32_t i = 0; i < r->hosts_n; i++) {
         t->hosts[i] = r->hosts[i].name;
         t->gpus_n = r->hosts[i].ranks_n > t->gpus_n ? r->hosts[i].ranks_n : t->gpus_n;

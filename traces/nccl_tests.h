@@ -40,13 +40,12 @@ typedef struct NcclTest {
     const char *version;   /* of nccl-tests */
     const char *library;   /* of NCCL: "2.29.2" */
     const char *gpu;       /* of the first rank */
-    uint32_t ranks_n, nodes_n;
-    uint32_t gpus_n;    /* most ranks on one node */
-    const char **hosts; /* nodes_n, in the order met */
+    uint32_t ranks_n, hosts_n;
+    uint32_t gpus_n;    /* most ranks on one host */
+    const char **hosts; /* hosts_n, in the order met */
     uint32_t row_first, row_n;
-    bool failed; /* it ended with "Test ... failure", or wrong values were found */
-    uint32_t
-        cut_line; /* of the log, where it ends within a row, which is left out; 0: it does not */
+    bool failed;       /* it ended with "Test ... failure", or wrong values were found */
+    uint32_t cut_line; /* it ends within this line, which is left out; 0: it does not */
 } NcclTest;
 
 typedef struct NcclRow {

@@ -14,7 +14,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
     for (uint32_t i = 0; ok && i < l.tests_n; i++) {
         const NcclTest *t = &l.tests[i];
         ASSERT(t->op && t->row_first + t->row_n <= l.rows_n);
-        ASSERT(t->gpus_n <= t->ranks_n && t->nodes_n <= t->ranks_n);
+        ASSERT(t->gpus_n <= t->ranks_n && t->hosts_n <= t->ranks_n);
     }
     for (uint32_t i = 0; ok && i < l.rows_n; i++)
         ASSERT(l.rows[i].test < l.tests_n && isfinite(l.rows[i].time_us));

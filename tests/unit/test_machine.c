@@ -510,6 +510,35 @@ static void a_rank_is_where_counting_finds_it(void)
     machine_free(&m);
 }
 
+/* As many hosts as a node has GPUs for; one where nothing is said. */
+static void hosts_are_nodes_or_parts_of_them(void)
+{
+    static const struct {
+        const char *keys;
+        uint32_t hosts, nodes;
+    } cases[] = { { "", 18, 18 },
+                  { "\"gpus_per_host\":4,", 1, 1 },
+                  { "\"gpus_per_host\":4,", 18, 1 },
+                  { "\"gpus_per_host\":4,", 36, 2 },
+                  { "\"gpus_per_host\":4,", 19, 2 },
+                  { "\"gpus_per_host\":5,", 15, 1 },
+                  { "\"gpus_per_host\":5,", 16, 2 },
+                  { "\"gpus_per_host\":72,", 3, 3 },
+                  { "\"gpus_per_host\":100,", 3, 3 } };
+    for (size_t i = 0; i < ARRAY_N(cases); i++) {
+        char json[400];
+        snprintf(
+            json, sizeof json,
+            "{%s\"gpus_per_node\":72,\"intra_node\":{\"kind\":\"nvswitch\",\"GBps\":100}," GPU
+            "}",
+            cases[i].keys);
+        Machine m = cluster(json);
+        CHECK_INT(cases[i].nodes, machine_nodes_of_hosts(&m, cases[i].hosts));
+        machine_free(&m);
+    }
+    check_error("{\"gpus_per_host\":0," GPU "}", "gpus_per_host");
+}
+
 static void a_million_nodes_are_placed_without_a_list(void)
 {
     Machine m = cluster("{\"base\":\"ideal\",\"nodes\":1048576}");
@@ -811,6 +840,7 @@ int main(void)
     RUN(errors_of_curves);
     RUN(errors_of_measured_collectives);
     RUN(huge_clusters_are_refused);
+    RUN(hosts_are_nodes_or_parts_of_them);
     RUN(errors_of_node_types);
     RUN(errors_of_stragglers);
     RUN(the_clusters_of_published_runs_read);

@@ -59,7 +59,7 @@ static void several_tests_of_one_log_are_told_apart(void)
     CHECK_STR("2.29.2", t[0].library);
     CHECK_STR("NVIDIA H100 80GB HBM3", t[0].gpu);
     CHECK_INT(3, t[0].ranks_n);
-    CHECK_INT(2, t[0].nodes_n);
+    CHECK_INT(2, t[0].hosts_n);
     CHECK_INT(2, t[0].gpus_n);
     CHECK_STR("two", t[0].hosts[1]);
     CHECK(t[0].failed && !t[1].failed);
@@ -179,7 +179,7 @@ static void ranks_of_other_groups_do_not_count(void)
     if (!CHECK(parse(text, "x")))
         return;
     CHECK_INT(2, log_.tests[0].ranks_n);
-    CHECK_INT(2, log_.tests[0].nodes_n);
+    CHECK_INT(2, log_.tests[0].hosts_n);
     CHECK_INT(1, log_.tests[0].gpus_n);
 }
 
@@ -322,7 +322,7 @@ static void json_is_read_as_its_log_is(void)
     CHECK(t->failed);
     /* Two threads with two GPUs each stand behind a device; group 4 is another's. */
     CHECK_INT(12, t->ranks_n);
-    CHECK_INT(2, t->nodes_n);
+    CHECK_INT(2, t->hosts_n);
     CHECK_STR("one", t->hosts[0]);
     CHECK_INT(8, t->gpus_n);
     const NcclRow *r = log_.rows;
@@ -401,7 +401,7 @@ static void every_real_log_is_consistent(void)
         const char *n = strstr(e->d_name, "_N");
         if (CHECK(n && sscanf(n, "_N%u_G%u", &nodes, &gpus) == 2)) {
             const NcclTest *last = &log_.tests[log_.tests_n - 1];
-            CHECK_INT(nodes, last->nodes_n);
+            CHECK_INT(nodes, last->hosts_n);
             CHECK_INT(gpus, last->gpus_n);
             CHECK_INT(nodes * gpus, last->ranks_n);
         }
