@@ -201,8 +201,10 @@ double machine_measured_ns(const Machine *m, OpKind op, uint32_t ranks, uint32_t
         return low_ns;
     double high_latency_ns, high_ns = entry_ns(above, bytes, &high_latency_ns);
     double part = log((double)ranks / below->ranks) / log((double)above->ranks / below->ranks);
-    *latency_ns += part * (high_latency_ns - *latency_ns);
-    return between(ranks, below->ranks, low_ns, above->ranks, high_ns);
+    double ns = between(ranks, below->ranks, low_ns, above->ranks, high_ns);
+    /* Straight lines lie above those in logarithms: no more than all of it is latency. */
+    *latency_ns = fmin(*latency_ns + part * (high_latency_ns - *latency_ns), ns);
+    return ns;
 }
 
 static uint64_t nearest_size(const MeasuredCollective *e, uint64_t bytes)

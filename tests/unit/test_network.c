@@ -823,6 +823,31 @@ static void what_was_not_measured_is_the_models(void)
     real_free(&x);
 }
 
+/* Between few ranks and many a small collective is all latency, and no more than that: what moves
+ * is never less than nothing. */
+static void latency_between_entries_is_at_most_the_time(void)
+{
+    static const char json[] =
+        "{\"base\":\"dgx-h100\",\"collectives\":{\"measured\":["
+        "{\"op\":\"all_reduce\",\"ranks\":2,\"nodes\":1,\"latency_us\":10,\"GBps\":100,"
+        "\"sizes\":[[8,10],[1048576,20]]},"
+        "{\"op\":\"all_reduce\",\"ranks\":8,\"nodes\":1,\"latency_us\":100,\"GBps\":100,"
+        "\"sizes\":[[8,100],[1048576,110]]}]}}";
+    for (uint32_t ranks = 2; ranks <= 8; ranks++) {
+        Real x;
+        real_init(&x, json, 1, ranks);
+        for (uint64_t bytes = 8; bytes <= 1 << 20; bytes <<= 1) {
+            double latency_ns,
+                ns = machine_measured_ns(&x.m, OP_ALL_REDUCE, ranks, 1, bytes, &latency_ns);
+            CommCost cost = real_cost(&x, OP_ALL_REDUCE, bytes);
+            CHECK(latency_ns > 0 && latency_ns <= ns);
+            CHECK(cost.traffic_bytes >= 0 && cost.latency_ns <= cost.solo_ns);
+            CHECK_NEAR(ns, (double)cost.solo_ns, 2 / ns);
+        }
+        real_free(&x);
+    }
+}
+
 int main(void)
 {
     RUN(ideal_collectives_meet_their_closed_forms);
@@ -850,5 +875,6 @@ int main(void)
     RUN(measured_times_stand_for_the_model);
     RUN(beyond_what_was_measured_the_model_is_as_much_off);
     RUN(what_was_not_measured_is_the_models);
+    RUN(latency_between_entries_is_at_most_the_time);
     return check_report();
 }
