@@ -43,6 +43,9 @@ static int log2_down(uint64_t n)
     return log2;
 }
 
+/* Of the links' rate trees reach this (tuning.cc). */
+static const double tree_part = 0.92;
+
 static bool has_simple_trees(const GroupClass *g)
 {
     return gpu_is_since_hopper(g->type->gpu) && g->size > g->nodes_n;
@@ -55,7 +58,55 @@ static double tree_inflation(const GroupClass *g, Protocol p, uint64_t bytes)
     int size = log2_down(bytes) - CORRECTED_FROM_LOG2;
     double corrected =
         bytes > 0 && size >= 0 && size < CORRECTED_SIZES ? tree_correction[p][size] : 1;
-    return flags / 0.92 / corrected / (has_simple_trees(g) ? 0.85 : 1);
+    return flags / tree_part / corrected / (has_simple_trees(g) ? 0.85 : 1);
+}
+
+/* What its ports, or its links to other nodes, carry in a time of a ring that is alone; of a slow
+ * pair it is not asked where it is. */
+static double rate_of(const GroupClass *g, const Resource *resource, bool ports)
+{
+    double rate = INFINITY;
+    for (uint32_t i = 0; i < g->uses_n; i++) {
+        const Resource *r = &resource[g->uses[i].resource];
+        if (r->kind == RES_LINK || (r->kind <= RES_PORT_IN) == ports)
+            rate = fmin(rate, r->bytes_per_ns / g->uses[i].own);
+    }
+    return rate;
+}
+
+static double rate_between(const GroupClass *g, const Resource *resource)
+{
+    return rate_of(g, resource, false);
+}
+
+/* Of a node's NICs one each, or two where one is fast (NCCL's search.cc: those of 25 bytes/ns are
+ * halved, but for Hopper's of less than 50 where there are more than 4). */
+static double channels_between(const Machine *m, const GroupClass *g, double between)
+{
+    double nics = fmax(1, between / (m->inter.bytes_per_ns * m->inter.efficiency));
+    bool halved =
+        m->inter.bytes_per_ns > 25 && !(gpu_is_since_hopper(g->type->gpu) && nics > 4);
+    return halved ? 2 * nics : nics;
+}
+
+/* How often a tree has the buffer on the links that hold it up.  Of two nodes each passes half of
+ * it up and half down, which is all of it, where ports have it twice; a channel carries no more
+ * than perChMaxTreeBws (tuning.cc, Ampere's row for Ada as well). */
+static double tree_copies(const Machine *m, const GroupClass *g, const Resource *resource,
+                          double own_rate)
+{
+    static const double channel_max[GPU_GENERATION_N] = {
+        [GPU_VOLTA] = 18.5, [GPU_TURING] = 18.5, [GPU_AMPERE] = 23.6,
+        [GPU_ADA] = 23.6,   [GPU_HOPPER] = 41.4, [GPU_BLACKWELL] = 42.8
+    };
+    if (g->nodes_n != 2)
+        return 2;
+    double between = rate_between(g, resource), most = channel_max[g->type->gpu->generation];
+    double ns_per_byte = fmax(1 / between, 2 / rate_of(g, resource, true));
+    if (most > 0)
+        ns_per_byte =
+            fmax(ns_per_byte, 2 * tree_part / (channels_between(m, g, between) * most));
+    return fmin(ns_per_byte * own_rate, 2);
 }
 
 static int64_t ring_latency(const Machine *m, const GroupClass *g, OpKind kind, Protocol p)
@@ -184,8 +235,8 @@ static void offer_pairs(Choice *c, const Machine *m, const GroupClass *g, uint64
                   payload * ring_inflation(p, c->own_rate, ll_max));
 }
 
-static void offer_rings(Choice *c, const Machine *m, const GroupClass *g, OpKind kind,
-                        uint64_t bytes)
+static void offer_rings(Choice *c, const Machine *m, const GroupClass *g,
+                        const Resource *resource, OpKind kind, uint64_t bytes)
 {
     double ring = ring_traffic(kind, g->size, bytes);
     if (m->ideal_collectives) {
@@ -194,12 +245,13 @@ static void offer_rings(Choice *c, const Machine *m, const GroupClass *g, OpKind
         return;
     }
     double ll_max = ll_max_bytes_per_ns(g->type->gpu, g->nodes_n), s = (double)bytes;
+    double copies = kind == OP_ALL_REDUCE ? tree_copies(m, g, resource, c->own_rate) : 0;
     for (Protocol p = 0; p < PROTOCOL_N; p++) {
         offer(c, ALGORITHM_RING, p, ring_latency(m, g, kind, p), ring,
               ring * ring_inflation(p, c->own_rate, ll_max));
         if (kind == OP_ALL_REDUCE && g->nodes_n > 1)
-            offer(c, ALGORITHM_TREE, p, tree_latency(m, g, p), 2 * s,
-                  2 * s * tree_inflation(g, p, bytes));
+            offer(c, ALGORITHM_TREE, p, tree_latency(m, g, p), g->nodes_n > 2 ? 2 * s : s,
+                  copies * s * tree_inflation(g, p, bytes));
     }
 }
 
@@ -214,18 +266,6 @@ static void offer_nvls(Choice *c, const GroupClass *g, uint64_t bytes)
 }
 
 /* ---- nodes that reduce in their switches ---- */
-
-/* Bytes of a node that its links to others carry in a time. */
-static double rate_between(const GroupClass *g, const Resource *resource)
-{
-    double rate = INFINITY;
-    for (uint32_t i = 0; i < g->uses_n; i++) {
-        const Resource *r = &resource[g->uses[i].resource];
-        if (r->kind > RES_PORT_IN)
-            rate = fmin(rate, r->bytes_per_ns / g->uses[i].own);
-    }
-    return rate;
-}
 
 /* What a node's GPUs have under way at a time (enqueue.cc, calcCollChunking): a chunk for each of
  * them and of 16 channels; of few bytes smaller ones. */
@@ -286,7 +326,7 @@ static void offer_all(Choice *c, const Machine *m, const GroupClass *g,
     if (kind == OP_ALL_TO_ALL)
         offer_pairs(c, m, g, bytes);
     else
-        offer_rings(c, m, g, kind, bytes);
+        offer_rings(c, m, g, resource, kind, bytes);
     if (has_nvls(m, g, kind) && g->nodes_n == 1)
         offer_nvls(c, g, bytes);
     else if (has_nvls(m, g, kind))

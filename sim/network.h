@@ -11,6 +11,7 @@
  *     ring all_gather, _scatter      (n-1)         (N-1)                 (n-1)/n S
  *     ring broadcast, reduce         (n-1)         (N-1)                       S
  *     tree all_reduce   2((n/N-1) + log2 N) steps                              2 S
+ *                                                  (two nodes: S between them, 2 S in them)
  *     nvls all_reduce   one pass through the switch                              S
  *     nvlstree all_reduce   one pass, 2 log2 N levels of chunks   S in a node, 2 S between nodes
  *                                                                 (two nodes: S)
@@ -38,6 +39,10 @@
  *
  * Trees of medium sizes do not keep to their formula: up to 256 MiB NCCL corrects it by size
  * (tuning.cc, treeCorrectionFactor), and by 0.85 for the simpler trees of Hopper's nodes.
+ *
+ * Two nodes are a special case: each is the other's parent in one of the two trees, so that S passes
+ * between them and not 2 S (NCCL's issues 946 and 527, nccl-tests' 22).  NCCL takes trees there where
+ * NICs are slow beside NVLink: of two to four nodes of 8 A100 with EFA 1 GiB took 35, 65 and 70 ms.
  *
  * NVLSTree: nodes reduce in their switches and send the sums up and down double binary trees, with
  * two copies of S by a node's ports.  At each of 2 log2 N levels a node's chunks (8 MiB of 8 GPUs)
@@ -80,7 +85,8 @@ typedef struct CommCost {
     Protocol protocol;
     int64_t latency_ns;
     double traffic_bytes; /* to move at the flow's rate */
-    double payload_bytes; /* of it data that each rank passes on: no flags, no inefficiency */
+    double payload_bytes; /* of it data that each rank passes on: no flags, no inefficiency; of
+                             trees of two nodes what passes between them */
     double solo_rate;     /* bytes/ns with all links to itself */
     double cap_rate;      /* no more than that, of a send's channels; 0: as its links give */
     int64_t solo_ns;      /* latency + traffic / solo_rate, rounded up */

@@ -823,6 +823,53 @@ static void what_was_not_measured_is_the_models(void)
     real_free(&x);
 }
 
+/* Trees of two nodes have the buffer once between them, rings nearly twice. */
+static void two_nodes_pass_the_buffer_once(void)
+{
+    Real x;
+    uint64_t gib = UINT64_C(1) << 30;
+    /* 4 ports of 12.5 bytes/ns, of which rings reach 0.975, and of that trees 0.92. */
+    real_init(&x, "{\"base\":\"p4d\",\"nodes\":2}", 2, 8);
+    CHECK_INT(ALGORITHM_TREE, real_cost(&x, OP_ALL_REDUCE, 64 * gib).algorithm);
+    CHECK_NEAR(64 * (double)gib / (50 * 0.975 * 0.92) / 1e3,
+               real_us(&x, OP_ALL_REDUCE, 64 * gib), 1e-3);
+    CHECK_NEAR(15.0 / 16 * 64 * (double)gib / (50 * 0.975) / 1e3,
+               real_us(&x, OP_ALL_GATHER, 64 * gib), 1e-3);
+    double two_us = real_us(&x, OP_ALL_REDUCE, gib);
+    real_free(&x);
+    /* 8 A100 each, EFA: 35.2 and 70.3 ms (github.com/NVIDIA/nccl/issues/527). */
+    real_init(&x, "{\"base\":\"p4d\",\"nodes\":4}", 4, 8);
+    CHECK_NEAR(70253.0 / 35215, real_us(&x, OP_ALL_REDUCE, gib) / two_us, 0.15);
+    real_free(&x);
+    /* Of ports as fast as a channel rings stay: 192 GB/s, as NVIDIA has (its issue 812). */
+    real_init(&x, "{\"base\":\"dgx-a100\",\"nodes\":2}", 2, 8);
+    CHECK_INT(ALGORITHM_RING, real_cost(&x, OP_ALL_REDUCE, gib).algorithm);
+    CHECK_NEAR(15.0 / 8 * (double)gib / 192 / 1e3, real_us(&x, OP_ALL_REDUCE, gib), 0.02);
+    real_free(&x);
+}
+
+/* One H100 on each of two nodes, NCCL_ALGO=Tree (github.com/NVIDIA/nccl-tests/issues/232). */
+static void a_tree_of_two_ranks_is_as_fast_as_its_port(void)
+{
+    static const struct {
+        uint64_t bytes;
+        double us;
+    } rows[] = { { 2097152, 113.2 },
+                 { 4194304, 154.4 },
+                 { 8388608, 231.4 },
+                 { 16777216, 420.5 },
+                 { 33554432, 812.3 } };
+    Real x;
+    CommCost cost;
+    real_init(&x, "{\"base\":\"dgx-h100\",\"nodes\":2}", 2, 1);
+    for (size_t i = 0; i < ARRAY_N(rows); i++) {
+        CHECK(collective_cost_only(&cost, &x.m, &x.c.groups[0], x.c.resources, OP_ALL_REDUCE,
+                                   rows[i].bytes, (CommOnly){ ALGORITHM_TREE, PROTOCOL_N }));
+        CHECK_NEAR(rows[i].us, (double)cost.solo_ns / 1e3, 0.25);
+    }
+    real_free(&x);
+}
+
 /* Between few ranks and many a small collective is all latency, and no more than that: what moves
  * is never less than nothing. */
 static void latency_between_entries_is_at_most_the_time(void)
@@ -875,6 +922,8 @@ int main(void)
     RUN(measured_times_stand_for_the_model);
     RUN(beyond_what_was_measured_the_model_is_as_much_off);
     RUN(what_was_not_measured_is_the_models);
+    RUN(two_nodes_pass_the_buffer_once);
+    RUN(a_tree_of_two_ranks_is_as_fast_as_its_port);
     RUN(latency_between_entries_is_at_most_the_time);
     return check_report();
 }
