@@ -52,9 +52,11 @@ static void take_row(Work *w, const NcclRow *r, uint32_t log, uint32_t nth)
                     r->time_us * 1e3, log, nth);
 }
 
+/* Types, operations, roots and cycles go through the sizes again: each time from the first. */
 static void take_rows(Work *w)
 {
-    uint32_t log = 0, nth = 0;
+    uint32_t log = 0, nth = 0, test = NONE_U32;
+    uint64_t first_bytes = 0; /* of the test */
     w->log_names = PUSH_ARRAY(&w->fit.arena, const char *, w->o->inputs_n);
     for (uint32_t i = 0; i < w->log.rows_n; i++) {
         const NcclRow *r = &w->log.rows[i];
@@ -64,9 +66,13 @@ static void take_rows(Work *w)
             log++;
         if (new_test)
             w->log_names[log] = calibrate_base_name(file);
-        nth = new_test ? 0 : nth;
-        if (!r->in_place)
-            take_row(w, r, log, nth++);
+        if (r->in_place)
+            continue;
+        if (r->test != test)
+            first_bytes = r->size_bytes;
+        test = r->test;
+        nth = r->size_bytes == first_bytes ? 0 : nth;
+        take_row(w, r, log, nth++);
     }
 }
 

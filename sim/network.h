@@ -40,9 +40,10 @@
  * Trees of medium sizes do not keep to their formula: up to 256 MiB NCCL corrects it by size
  * (tuning.cc, treeCorrectionFactor), and by 0.85 for the simpler trees of Hopper's nodes.
  *
- * Two nodes are a special case: each is the other's parent in one of the two trees, so that S passes
- * between them and not 2 S (NCCL's issues 946 and 527, nccl-tests' 22).  NCCL takes trees there where
- * NICs are slow beside NVLink: of two to four nodes of 8 A100 with EFA 1 GiB took 35, 65 and 70 ms.
+ * Two nodes are a special case: each is the other's parent in one of the two trees, so that S
+ * passes between them and not 2 S (NCCL's issues 946 and 527, nccl-tests' 22).  NCCL takes trees
+ * there where NICs are slow beside NVLink: on two, three and four nodes of 8 A100 with EFA 1 GiB
+ * took 35, 65 and 70 ms.
  *
  * NVLSTree: nodes reduce in their switches and send the sums up and down double binary trees, with
  * two copies of S by a node's ports.  At each of 2 log2 N levels a node's chunks (8 MiB of 8 GPUs)
