@@ -91,7 +91,9 @@ static double channels_between(const Machine *m, const GroupClass *g, double bet
 
 /* How often a tree has the buffer on the links that hold it up.  Of two nodes each passes half of
  * it up and half down, which is all of it, where ports have it twice; a channel carries no more
- * than perChMaxTreeBws (tuning.cc, Ampere's row for Ada as well). */
+ * than perChMaxTreeBws (tuning.cc, Ampere's row for Ada as well).  NCCL weighs that against NICs
+ * of 12, 24 or 48 bytes/ns, 0.96 of a port (search.cc): of one that reaches less it is as much
+ * less, or trees would be taken where only the network is slow. */
 static double tree_copies(const Machine *m, const GroupClass *g, const Resource *resource,
                           double own_rate)
 {
@@ -103,9 +105,9 @@ static double tree_copies(const Machine *m, const GroupClass *g, const Resource 
         return 2;
     double between = rate_between(g, resource), most = channel_max[g->type->gpu->generation];
     double ns_per_byte = fmax(1 / between, 2 / rate_of(g, resource, true));
+    double all = channels_between(m, g, between) * most * m->inter.efficiency / 0.96;
     if (most > 0)
-        ns_per_byte =
-            fmax(ns_per_byte, 2 * tree_part / (channels_between(m, g, between) * most));
+        ns_per_byte = fmax(ns_per_byte, 2 * tree_part / all);
     return fmin(ns_per_byte * own_rate, 2);
 }
 
