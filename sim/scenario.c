@@ -153,6 +153,18 @@ static bool read_software(Scenario *s, JsonNode node, Err *err)
     return !err->set;
 }
 
+/* What tp has to divide depends on it; a stack that nobody knows has no habits. */
+static void read_habits(Scenario *s)
+{
+    Software sw = { 0 };
+    Arena arena = { 0 };
+    Err ignored = { 0 };
+    Parallel *p = &s->parallel;
+    p->whole_by_habit = p->has_experts && p->etp == 0 &&
+                        software_of(&sw, &arena, s, &ignored) && sw.whole_experts;
+    arena_free(&arena);
+}
+
 /* Whoever downloaded a model tries its config. */
 static bool is_scenario(JsonNode root, Err *err)
 {
@@ -177,12 +189,15 @@ static bool read_all(Scenario *s, Err *err)
     s->notes = json_string(&o, "notes", "");
     s->quality = json_string(&o, "quality", "");
     s->group = json_string(&o, "group", "");
-    return json_end(&o) && is_there(model, err) && is_there(cluster, err) &&
-           read_software(s, software, err) &&
-           model_read(&s->model, &s->arena, model, share_dir(), err) &&
-           machine_read(&s->machine, cluster, share_dir(), err) &&
-           scenario_parallel(s, parallel, err) && scenario_training(s, training, err) &&
-           read_measured(s, measured, err) && scenario_check(s, err);
+    bool ok = json_end(&o) && is_there(model, err) && is_there(cluster, err) &&
+              read_software(s, software, err) &&
+              model_read(&s->model, &s->arena, model, share_dir(), err) &&
+              machine_read(&s->machine, cluster, share_dir(), err) &&
+              scenario_parallel(s, parallel, err) && scenario_training(s, training, err) &&
+              read_measured(s, measured, err);
+    if (ok)
+        read_habits(s);
+    return ok && scenario_check(s, err);
 }
 
 bool scenario_from_to_split(Scenario *s, JsonDoc *doc, const Setting *settings,

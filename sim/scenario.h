@@ -138,6 +138,7 @@ typedef struct Parallel {
     bool sync_batchnorm; /* statistics over the samples of all replicas */
     bool has_experts;    /* the model has: else the next three mean nothing */
     uint32_t etp;        /* ranks that share out an expert: 1 or tp; 0: the software's habit */
+    bool whole_by_habit; /* with etp 0: that is 1 where experts are shared out */
     Dispatcher dispatcher;
     bool dispatcher_set;     /* given by the user; else the software's habit */
     bool overlap[DIM_N];     /* false: every collective of that dimension is exposed */

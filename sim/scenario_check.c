@@ -135,10 +135,11 @@ static bool has_dense_layer(const Transformer *t)
     return false;
 }
 
-/* Whole ones are not, whatever the software does where nothing is said. */
+/* Whole ones are not. */
 static bool may_share_out_experts(const Parallel *p)
 {
-    return p->etp ? p->etp > 1 : (uint64_t)expert_dp(p) * p->cp % p->ep == 0;
+    const Software habit = { .whole_experts = p->whole_by_habit };
+    return !whole_experts(p, &habit);
 }
 
 static uint32_t divided_of(const Check *c, Divided all[DIVIDED_MAX])

@@ -358,6 +358,34 @@ static void whole_experts_are_of_any_width(void)
     }
 }
 
+/* Where etp is not said the stack's habit decides, of one that nobody knows as of most. */
+static void a_stack_may_keep_experts_whole(void)
+{
+    static const struct {
+        const char *software, *error;
+    } rows[] = {
+        { "megatron-bridge", NULL },
+        { "megatron-core-2025",
+          "parallel.tp: 4 does not divide the model's experts' ffn 1002" },
+        { "nobodys-own", "parallel.tp: 4 does not divide the model's experts' ffn 1002" },
+    };
+    for (size_t i = 0; i < ARRAY_N(rows); i++) {
+        Scenario s;
+        Err err = { 0 };
+        Setting software = { "software", rows[i].software };
+        const char *text =
+            "{'model':" MOE_OF_1002("1") ",'cluster':" ONE_BOX
+                                         ",'training':{'global_batch':16},"
+                                         "'parallel':{'tp':4,'sequence_parallel':true}}";
+        bool ok = read_text(&s, text, &software, 1, &err);
+        CHECK_INT(rows[i].error == NULL, ok);
+        if (rows[i].error)
+            CHECK_ERR_TEXT(&err, rows[i].error);
+        if (ok)
+            scenario_free(&s);
+    }
+}
+
 /* What splits nothing may be said of a model without experts. */
 static void neutral_words_of_experts_are_for_every_model(void)
 {
@@ -1377,6 +1405,7 @@ int main(void)
     RUN(shards_lie_within_nodes);
     RUN(shards_leave_room_for_a_replicas_own_gpus);
     RUN(whole_experts_are_of_any_width);
+    RUN(a_stack_may_keep_experts_whole);
     RUN(neutral_words_of_experts_are_for_every_model);
     RUN(lists_and_objects_are_read);
     RUN(measured_rows_are_read);
