@@ -35,6 +35,18 @@ static double watts_of(const Machine *m, uint32_t gpus)
     return watts;
 }
 
+uint32_t plan_whole_nodes_gpus(const Plan *p, const PlanCandidate *c)
+{
+    const Machine *m = &p->bases[c->base].machine;
+    uint32_t gpus = plan_gpus(c), whole = 0;
+    for (uint32_t i = 0; i < m->types_n && m->types[i].first_rank < gpus; i++) {
+        const NodeType *t = &m->types[i];
+        uint64_t nodes = div_up_u64(gpus - t->first_rank, t->gpus_n);
+        whole += (uint32_t)min_u64(nodes, t->count) * t->gpus_n;
+    }
+    return whole;
+}
+
 PlanRun plan_training(const Plan *p, const PlanCandidate *c)
 {
     const Training *t = &p->bases[c->base].training;

@@ -213,6 +213,9 @@ static inline uint32_t plan_gpus(const PlanCandidate *c)
 {
     return c->dp * c->tp * c->pp * c->cp;
 }
+/* Of the nodes that they are on: as many as are paid for where nodes are rented whole.  Prices and
+ * budgets count plan_gpus. */
+uint32_t plan_whole_nodes_gpus(const Plan *p, const PlanCandidate *c);
 PlanRun plan_training(const Plan *p, const PlanCandidate *c);
 /* Smaller is better. */
 double plan_score(const Plan *p, const PlanCandidate *c);

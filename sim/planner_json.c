@@ -5,7 +5,8 @@
  *      "candidates":[{...}], "pareto":[{...}], "evaluated", "pruned", "pruned_by":{}, "why":[]}
  *
  * "set" holds what `lockstep sim --set` takes to have the candidate again; the
- * objects hold the same as scenario keys.
+ * objects hold the same as scenario keys.  Costs are those of so many "gpus"; "whole_nodes_gpus"
+ * are as many as are on their nodes.
  */
 #include <string.h>
 
@@ -95,6 +96,7 @@ static void write_results(const Plan *p, const PlanCandidate *c, JsonOut *j)
     json_put_number(j, "exposed_comm_s", c->exposed_s);
     json_put_number(j, "bubble_s", c->bubble_s);
     json_put_number(j, "cost_usd_per_step", c->cost_usd);
+    json_put_uint(j, "whole_nodes_gpus", plan_whole_nodes_gpus(p, c));
     json_put_open(j, "memory", '{');
     json_put_uint(j, "reserved_bytes", c->need_bytes);
     json_put_uint(j, "gpu_bytes", c->gpu_bytes);
@@ -122,6 +124,7 @@ static void write_best(const Plan *p, JsonOut *j)
     write_settings(p, c, j);
     write_keys(p, c, j);
     json_put_uint(j, "gpus", p->best.gpus);
+    json_put_uint(j, "whole_nodes_gpus", plan_whole_nodes_gpus(p, c));
     json_put_text(j, "strategy", p->best.strategy);
     report_results_json(&p->best, j);
     json_put_number(j, "step_time_expanded_s", c->expanded_s);

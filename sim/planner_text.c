@@ -167,6 +167,16 @@ static void print_table(const Plan *p, FILE *out)
     fprintf(out, "%s\n", p->order_note);
 }
 
+static bool some_leave_gpus_idle(const Plan *p)
+{
+    bool some = false;
+    for (uint32_t i = 0; i < p->front_n; i++) {
+        const PlanCandidate *c = &p->candidates[p->front[i]];
+        some |= isfinite(c->cost_usd) && plan_whole_nodes_gpus(p, c) > plan_gpus(c);
+    }
+    return some;
+}
+
 static void print_front(const Plan *p, FILE *out)
 {
     char label[TEXT_CAP], time[TEXT_CAP], usd[TEXT_CAP], days[TEXT_CAP], hours[TEXT_CAP];
@@ -183,6 +193,9 @@ static void print_front(const Plan *p, FILE *out)
             fprintf(out, "; %s days", text_rate(days, plan_training(p, c).days));
         fprintf(out, "\n");
     }
+    if (some_leave_gpus_idle(p))
+        fprintf(out,
+                "costs are those of so many GPUs, not of the whole nodes that they are on\n");
 }
 
 static void print_missing(const Plan *p, FILE *out)

@@ -408,6 +408,31 @@ static void explain_experts(Plan *p)
     say(p, text);
 }
 
+/* "4 GPUs of its nodes are idle and not paid for here: whole nodes, 16 GPUs, cost $0.40 a step and
+ * $3,840 for all tokens, above --budget-usd; --gpus 16 uses them" */
+static void explain_idle(Plan *p)
+{
+    char usd[TEXT_CAP], training[TEXT_CAP] = "", text[2 * TEXT_CAP];
+    const PlanCandidate *best = &p->candidates[p->order[0]];
+    const PlanOptions *o = p->options;
+    uint32_t whole = plan_whole_nodes_gpus(p, best), idle = whole - plan_gpus(best);
+    double more = (double)whole / plan_gpus(best);
+    double all_usd = plan_training(p, best).cost_usd * more;
+    if (idle == 0 || !isfinite(best->cost_usd))
+        return;
+    if (o->tokens > 0)
+        snprintf(training, sizeof training, " and %.40s for all tokens%s",
+                 text_usd(usd, all_usd),
+                 o->budget_usd > 0 && all_usd > o->budget_usd ? ", above --budget-usd" : "");
+    snprintf(text, sizeof text,
+             "%" PRIu32
+             " GPU%s of its nodes %s idle and not paid for here: whole nodes, %" PRIu32
+             " GPUs, cost %.40s a step%.200s; --gpus %" PRIu32 " uses them",
+             idle, idle == 1 ? "" : "s", idle == 1 ? "is" : "are", whole,
+             text_usd(usd, best->cost_usd * more), training, whole);
+    say(p, text);
+}
+
 /* "Not tried, as generic does not have them: zb-h1, zbv (--set parallel.schedule=NAME)" */
 static void explain_schedules(Plan *p)
 {
@@ -453,6 +478,7 @@ void plan_explain(Plan *p)
     compare(p, asks_more_sharding, "More sharding at the same split");
     compare(p, asks_less_recompute, "Less recomputation");
     compare(p, asks_larger_batch, "A larger micro-batch");
+    explain_idle(p);
     explain_schedules(p);
     explain_lacks(p);
 }

@@ -464,6 +464,34 @@ static void the_last_stage_has_fewer_layers_where_the_head_is_long(void)
     }
 }
 
+/* Of nodes that are equal, and of others. */
+static void whole_nodes_are_counted(void)
+{
+    static const char mixed[] =
+        "{\"name\":\"mixed\",\"intra_node\":{\"kind\":\"nvswitch\",\"GBps\":300},"
+        "\"inter_node\":{\"kind\":\"ethernet\",\"nics_per_node\":1,\"GBps_per_nic\":12.5},"
+        "\"node_types\":[{\"count\":2,\"gpus_per_node\":4,\"gpu\":\"a100-40gb\"},"
+        "{\"count\":2,\"gpus_per_node\":6,\"gpu\":\"h100-80gb\"}]}";
+    static const struct {
+        const char *cluster;
+        uint32_t gpus, whole;
+    } cases[] = { { "dgx-h100", 1, 8 }, { "dgx-h100", 8, 8 }, { "dgx-h100", 12, 16 },
+                  { mixed, 3, 4 },      { mixed, 8, 8 },      { mixed, 10, 14 } };
+    for (size_t i = 0; i < ARRAY_N(cases); i++) {
+        const Setting settings[] = { { "cluster", cases[i].cluster } };
+        PlanOptions o = options_of(small_example, cases[i].gpus);
+        Plan p = { 0 };
+        Err err = { 0 };
+        o.settings = settings;
+        o.settings_n = 1;
+        if (CHECK(plan_open(&p, &o, &err))) {
+            const PlanCandidate c = { .dp = cases[i].gpus, .tp = 1, .pp = 1, .cp = 1 };
+            CHECK_U64(cases[i].whole, plan_whole_nodes_gpus(&p, &c));
+        }
+        plan_free(&p);
+    }
+}
+
 /* Where it is tried it is found, also in the settings that make it again. */
 static void fewer_layers_at_the_end_are_found(void)
 {
@@ -1337,6 +1365,7 @@ int main(void)
     RUN(micro_batches_are_those_that_divide_the_batch);
     RUN(chunks_are_those_that_divide_the_blocks);
     RUN(the_last_stage_has_fewer_layers_where_the_head_is_long);
+    RUN(whole_nodes_are_counted);
     RUN(fewer_layers_at_the_end_are_found);
     RUN(experts_are_tried_on_as_many_ranks_as_divide_them);
     RUN(every_candidate_uses_all_gpus_once);
