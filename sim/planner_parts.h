@@ -43,6 +43,8 @@ void plan_add_between(Plan *p, PlanCandidate c);
 void plan_add_chunks(Plan *p, PlanCandidate c);
 /* With a layer more or less in the last chunk, where that has others than its share. */
 void plan_add_shares(Plan *p, PlanCandidate c);
+/* With each other strategy. */
+void plan_add_strategies(Plan *p, PlanCandidate c);
 
 /* planner_stages.c.  Fills stage_layers where another share is worth trying; false: none is. */
 bool plan_share_unevenly(Plan *p, PlanCandidate *c);

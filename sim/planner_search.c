@@ -526,8 +526,8 @@ static void search(Plan *p, double start_s)
     free(limit_s);
 }
 
-/* Micro-batches between those that were tried, and other chunks and shares of layers, of the ten
- * best; false: all of them are there. */
+/* Micro-batches between those that were tried, other chunks and shares of layers, and then other
+ * strategies, of the ten best; false: all of them are there. */
 static bool refine(Plan *p)
 {
     uint32_t first = p->n;
@@ -541,6 +541,7 @@ static bool refine(Plan *p)
             plan_add_between(p, c);
             plan_add_chunks(p, c);
             plan_add_shares(p, c);
+            plan_add_strategies(p, c);
         }
     }
     open_candidates(p, first);

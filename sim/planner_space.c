@@ -529,27 +529,45 @@ static uint32_t shard_of(const Plan *p, const PlanCandidate *c)
     return (uint32_t)shard;
 }
 
+static const char strategy_key[] = "parallel.strategy";
+
+/* Is its strategy tried with its degrees, which replicate something?  Fills shard_size. */
+static bool takes_strategy(const Plan *p, PlanCandidate *c)
+{
+    bool hsdp = c->strategy == STRATEGY_HSDP;
+    c->shard_size = hsdp ? shard_of(p, c) : 1;
+    bool shards = c->shard_size > 1 && c->shard_size < c->dp && c->dp % c->shard_size == 0;
+    bool alone = (hsdp || c->strategy == STRATEGY_ZERO2) && !plan_fixed(p, strategy_key);
+    return (shards || !hsdp) && !(alone && c->pp > 1) &&
+           (c->ep == 1 || shares_experts(&(Parallel){ .strategy = c->strategy }));
+}
+
+static const Strategy strategies[] = { STRATEGY_DDP, STRATEGY_ZERO1, STRATEGY_ZERO2,
+                                       STRATEGY_FSDP, STRATEGY_HSDP };
+
 static void try_strategies(Plan *p, PlanCandidate c)
 {
-    static const Strategy strategies[] = { STRATEGY_DDP, STRATEGY_ZERO1, STRATEGY_ZERO2,
-                                           STRATEGY_FSDP, STRATEGY_HSDP };
-    bool replicates = c.dp * c.cp > 1, fixed = plan_fixed(p, "parallel.strategy");
+    bool replicates = c.dp * c.cp > 1, fixed = plan_fixed(p, strategy_key);
     Strategy none = plan_gpus(&c) == 1 ? STRATEGY_SINGLE : STRATEGY_DDP;
     c.strategy = none;
     c.shard_size = 1;
     if (!replicates)
         try_batches(p, c);
     for (size_t i = 0; i < ARRAY_N(strategies) && (replicates || fixed); i++) {
-        if (!replicates && strategies[i] == none)
-            continue;
         c.strategy = strategies[i];
-        c.shard_size = c.strategy == STRATEGY_HSDP ? shard_of(p, &c) : 1;
-        bool shards = c.shard_size > 1 && c.shard_size < c.dp && c.dp % c.shard_size == 0;
-        bool alone = (c.strategy == STRATEGY_ZERO2 || c.strategy == STRATEGY_HSDP) && !fixed;
-        if ((c.strategy == STRATEGY_HSDP && !shards) || (alone && c.pp > 1) ||
-            (c.ep > 1 && !shares_experts(&(Parallel){ .strategy = c.strategy })))
-            continue;
-        try_batches(p, c);
+        if ((replicates || c.strategy != none) && takes_strategy(p, &c))
+            try_batches(p, c);
+    }
+}
+
+/* Micro-batches, chunks and shares of layers that were added for one may be better for another. */
+void plan_add_strategies(Plan *p, PlanCandidate c)
+{
+    PlanCandidate like = one_like(&c);
+    for (size_t i = 0; i < ARRAY_N(strategies) && c.dp * c.cp > 1; i++) {
+        like.strategy = strategies[i];
+        if (takes_strategy(p, &like) && plan_has_strategy(p, &like) && !is_there(p, &like))
+            add_family(p, &like);
     }
 }
 

@@ -464,6 +464,42 @@ static void the_last_stage_has_fewer_layers_where_the_head_is_long(void)
     }
 }
 
+/* Has somebody in p the keys of c, but another strategy? */
+static bool is_tried_with(const Plan *p, PlanCandidate c, Strategy strategy)
+{
+    bool some = false;
+    c.strategy = strategy;
+    for (uint32_t i = 0; i < p->n && !some; i++)
+        some = plan_is_family(&p->candidates[i], &c);
+    return some;
+}
+
+/* What refining finds for one strategy may be better with another: here chunks and shares of layers
+ * that zero1 leads to are best with fsdp. */
+static void what_refining_finds_is_tried_with_each_strategy(void)
+{
+    static const Strategy strategies[] = { STRATEGY_DDP, STRATEGY_ZERO1, STRATEGY_FSDP };
+    const Setting settings[] = { { "model", "bert-large" },
+                                 { "cluster", "pcie-workstation" },
+                                 { "cluster.gpu.memory_bytes", "8GiB" },
+                                 { "software", "megatron-core-2025" },
+                                 { "training.global_batch", "120" },
+                                 { "training.seq_len", "256" },
+                                 { "parallel.pp", "2" },
+                                 { "parallel.tp", "1" },
+                                 { "parallel.cp", "1" } };
+    PlanOptions o = options_of("scenarios/examples/llama3-8b-fsdp.json", 4);
+    Plan p = { 0 };
+    Err err = { 0 };
+    o.settings = settings;
+    o.settings_n = ARRAY_N(settings);
+    if (CHECK(plan_run(&p, &o, &err)))
+        for (uint32_t i = 0; i < p.order_n && i < PLAN_TOP; i++)
+            for (size_t k = 0; k < ARRAY_N(strategies); k++)
+                CHECK(is_tried_with(&p, p.candidates[p.order[i]], strategies[k]));
+    plan_free(&p);
+}
+
 /* Of nodes that are equal, and of others. */
 static void whole_nodes_are_counted(void)
 {
@@ -1365,6 +1401,7 @@ int main(void)
     RUN(micro_batches_are_those_that_divide_the_batch);
     RUN(chunks_are_those_that_divide_the_blocks);
     RUN(the_last_stage_has_fewer_layers_where_the_head_is_long);
+    RUN(what_refining_finds_is_tried_with_each_strategy);
     RUN(whole_nodes_are_counted);
     RUN(fewer_layers_at_the_end_are_found);
     RUN(experts_are_tried_on_as_many_ranks_as_divide_them);
