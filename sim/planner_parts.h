@@ -4,6 +4,8 @@
 #ifndef LOCKSTEP_SIM_PLANNER_PARTS_H
 #define LOCKSTEP_SIM_PLANNER_PARTS_H
 
+#include <string.h>
+
 #include "sim/planner.h"
 
 enum { PLAN_NEUTRAL_N = 12 };
@@ -41,7 +43,8 @@ const char *plan_lacks_text(const Plan *p, char *text, size_t cap);
 void plan_add_between(Plan *p, PlanCandidate c);
 /* Interleaved, with other numbers of chunks. */
 void plan_add_chunks(Plan *p, PlanCandidate c);
-/* With a layer more or less in the last chunk, where that has others than its share. */
+/* With a layer more or less in the last chunk, or on GPUs of another speed, where chunks have
+ * others than their share. */
 void plan_add_shares(Plan *p, PlanCandidate c);
 /* With each other strategy. */
 void plan_add_strategies(Plan *p, PlanCandidate c);
@@ -50,7 +53,11 @@ void plan_add_strategies(Plan *p, PlanCandidate c);
 bool plan_share_unevenly(Plan *p, PlanCandidate *c);
 /* last: layers of the last chunk; false: there is no such share, or it is the even one. */
 bool plan_set_share(Plan *p, PlanCandidate *c, uint32_t last);
-uint32_t plan_last_share(const PlanCandidate *c); /* which has stage_layers */
+/* like: c with one layer elsewhere, in the i-th way of pp x pp; false: that is none. */
+bool plan_share_beside(Plan *p, PlanCandidate *like, const PlanCandidate *c, uint32_t i);
+uint32_t plan_last_share(const PlanCandidate *c); /* which has stage_layers, as below */
+/* "6 layers at the end", "13 + 12 + 4 + 3 layers", "2 to 5 layers a stage" */
+const char *plan_share_text(char *text, size_t cap, const PlanCandidate *c);
 
 static inline bool plan_same_split(const PlanCandidate *a, const PlanCandidate *b)
 {
@@ -64,12 +71,13 @@ static inline uint32_t plan_micro_batches(const Plan *p, const PlanCandidate *c)
     return p->bases[c->base].training.global_batch / (c->dp * c->micro_batch);
 }
 
-/* Of one split and virtual_stages: are the layers shared out alike? */
+/* Of one split, both with the chunks of a: are the layers shared out alike? */
 static inline bool plan_same_share(const PlanCandidate *a, const PlanCandidate *b)
 {
+    size_t bytes = (size_t)a->pp * a->virtual_stages * sizeof *a->stage_layers;
     if (!a->stage_layers || !b->stage_layers)
         return a->stage_layers == b->stage_layers;
-    return plan_last_share(a) == plan_last_share(b);
+    return memcmp(a->stage_layers, b->stage_layers, bytes) == 0;
 }
 
 /* Of one split: those that differ in recomputation only. */

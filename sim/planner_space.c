@@ -22,7 +22,7 @@
  *                gradients apart that the stack has (zero_bubble of its file); another, and
  *                interleaved of any, where --set asks for it
  *     layers     shared out evenly, and with fewer on the last stage where the head takes as long
- *                as some (planner_stages.c)
+ *                as some, or by the speed of GPUs where stages are of several (planner_stages.c)
  *     strategy   ddp, zero1, fsdp; zero2 and hsdp (sharding within the node) with pp 1;
  *                one alone where nothing is replicated, unless --set asks for another
  *     all of it  but what the stack cannot do (planner_lacks.c)
@@ -507,9 +507,8 @@ void plan_add_shares(Plan *p, PlanCandidate c)
     PlanCandidate like = one_like(&c);
     if (!c.stage_layers)
         return;
-    uint32_t last = plan_last_share(&c);
-    for (uint32_t more = 0; more < 2; more++)
-        if (plan_set_share(p, &like, more ? last + 1 : last - 1) && !is_there(p, &like))
+    for (uint32_t i = 0; i < c.pp * c.pp; i++)
+        if (plan_share_beside(p, &like, &c, i) && !is_there(p, &like))
             add_family(p, &like);
 }
 

@@ -50,7 +50,7 @@ char *plan_label(char *label, const PlanCandidate *c)
     } degrees[] = {
         { "dp", c->dp }, { "tp", c->tp }, { "pp", c->pp }, { "cp", c->cp }, { "ep", c->ep }
     };
-    char schedule[40], recompute[40];
+    char schedule[40], recompute[40], share[80];
     size_t at = (size_t)snprintf(label, TEXT_CAP, "%s", strategy_names[c->strategy]);
     bool any = false;
     for (size_t i = 0; i < ARRAY_N(degrees); i++)
@@ -64,8 +64,7 @@ char *plan_label(char *label, const PlanCandidate *c)
         c->sequence_parallel ? " sp" : "", c->micro_batch, recompute_text(recompute, c),
         schedule_text(schedule, sizeof schedule, c));
     if (c->stage_layers)
-        snprintf(label + at, TEXT_CAP - at, ", %" PRIu32 " layer%s at the end",
-                 plan_last_share(c), plan_last_share(c) == 1 ? "" : "s");
+        snprintf(label + at, TEXT_CAP - at, ", %s", plan_share_text(share, sizeof share, c));
     return label;
 }
 
@@ -473,7 +472,10 @@ void plan_explain(Plan *p)
     compare(p, asks_plain_schedule, "Schedule 1f1b");
     compare(p, asks_whole_backward, "The best of 1f1b and interleaved");
     compare(p, asks_split_backward, "The best with weight gradients apart");
-    compare(p, asks_even, "As many layers at the end as elsewhere");
+    compare(p, asks_even,
+            p->bases[p->candidates[p->order[0]].base].machine.types_n > 1
+                ? "As many layers on each stage"
+                : "As many layers at the end as elsewhere");
     compare(p, asks_less_sharding, "Less sharding at the same split");
     compare(p, asks_more_sharding, "More sharding at the same split");
     compare(p, asks_less_recompute, "Less recomputation");

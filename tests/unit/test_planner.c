@@ -500,6 +500,61 @@ static void what_refining_finds_is_tried_with_each_strategy(void)
     plan_free(&p);
 }
 
+/* One node of a slow GPU, then one of a fast one. */
+static const char slow_first[] =
+    "{\"name\":\"mixed\",\"node_types\":["
+    "{\"count\":1,\"gpus_per_node\":1,\"gpu\":\"a100-40gb\"},"
+    "{\"count\":1,\"gpus_per_node\":1,\"gpu\":\"h100-80gb\"}],"
+    "\"inter_node\":{\"kind\":\"fat_tree\",\"nics_per_node\":1,\"GBps_per_nic\":25}}";
+
+/* No share of the layers that a user may write down is faster. */
+static void slow_gpus_get_as_few_layers_as_is_best(void)
+{
+    const Setting settings[] = { { "model", "gpt2" },
+                                 { "cluster", slow_first },
+                                 { "training.global_batch", "64" },
+                                 { "parallel.pp", "2" },
+                                 { "parallel.schedule", "1f1b" } };
+    PlanOptions o = options_of(small_example, 2);
+    Plan p = { 0 };
+    Err err = { 0 };
+    o.settings = settings;
+    o.settings_n = ARRAY_N(settings);
+    if (CHECK(plan_run(&p, &o, &err))) {
+        const PlanCandidate *best = &p.candidates[p.order[0]];
+        uint32_t layers = p.bases[0].model.u.transformer.layers, share[2];
+        if (CHECK(best->stage_layers))
+            CHECK(2 * best->stage_layers[0] < layers);
+        for (share[0] = 0; share[0] <= layers; share[0]++) {
+            PlanCandidate other = *best;
+            share[1] = layers - share[0];
+            other.stage_layers = share;
+            plan_try(&p, &other, PLAN_WHOLE, NULL, &err);
+            CHECK(!err.set && (other.fate != PLAN_SIMULATED || best->step_s <= other.step_s));
+        }
+    }
+    plan_free(&p);
+}
+
+/* The text of shares: by stage where more than the end differs. */
+static void check_share(const char *text, uint32_t pp, uint32_t chunks, uint32_t *layers)
+{
+    char got[80];
+    const PlanCandidate c = { .pp = pp,
+                              .virtual_stages = chunks / pp,
+                              .schedule = SCHEDULE_INTERLEAVED,
+                              .stage_layers = layers };
+    CHECK_STR(text, plan_share_text(got, sizeof got, &c));
+}
+
+static void shares_are_told_by_stage(void)
+{
+    check_share("6 layers at the end", 2, 2, (uint32_t[]){ 10, 6 });
+    check_share("1 layer at the end", 2, 4, (uint32_t[]){ 5, 5, 5, 1 });
+    check_share("6 + 10 layers", 2, 4, (uint32_t[]){ 2, 6, 4, 4 });
+    check_share("0 to 5 layers a stage", 9, 9, (uint32_t[]){ 5, 5, 5, 1, 1, 0, 0, 4, 4 });
+}
+
 /* Of nodes that are equal, and of others. */
 static void whole_nodes_are_counted(void)
 {
@@ -1402,6 +1457,8 @@ int main(void)
     RUN(chunks_are_those_that_divide_the_blocks);
     RUN(the_last_stage_has_fewer_layers_where_the_head_is_long);
     RUN(what_refining_finds_is_tried_with_each_strategy);
+    RUN(slow_gpus_get_as_few_layers_as_is_best);
+    RUN(shares_are_told_by_stage);
     RUN(whole_nodes_are_counted);
     RUN(fewer_layers_at_the_end_are_found);
     RUN(experts_are_tried_on_as_many_ranks_as_divide_them);
