@@ -222,7 +222,7 @@ double plan_score(const Plan *p, const PlanCandidate *c);
 /* {"layers":3} as JSON, or the word. */
 enum { PLAN_RECOMPUTE_CAP = 32 };
 char *plan_recompute_text(char *text, const PlanCandidate *c);
-/* "fsdp dp 8 x tp 2, micro-batch 1, recompute full"; label holds TEXT_CAP bytes. */
+/* "hsdp dp 8 x tp 2 in groups of 4, micro-batch 1, recompute full"; label holds TEXT_CAP bytes. */
 char *plan_label(char *label, const PlanCandidate *c);
 
 void plan_explain(Plan *p); /* planner_why.c: fills why */

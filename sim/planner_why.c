@@ -50,7 +50,7 @@ char *plan_label(char *label, const PlanCandidate *c)
     } degrees[] = {
         { "dp", c->dp }, { "tp", c->tp }, { "pp", c->pp }, { "cp", c->cp }, { "ep", c->ep }
     };
-    char schedule[40], recompute[40], share[80];
+    char schedule[40], recompute[40], groups[40] = "", share[80];
     size_t at = (size_t)snprintf(label, TEXT_CAP, "%s", strategy_names[c->strategy]);
     bool any = false;
     for (size_t i = 0; i < ARRAY_N(degrees); i++)
@@ -59,9 +59,11 @@ char *plan_label(char *label, const PlanCandidate *c)
                                    any ? " x " : " ", degrees[i].name, degrees[i].n);
             any = true;
         }
+    if (c->strategy == STRATEGY_HSDP)
+        snprintf(groups, sizeof groups, " in groups of %" PRIu32, c->shard_size);
     at += (size_t)snprintf(
-        label + at, TEXT_CAP - at, "%s, micro-batch %" PRIu32 ", recompute %s%s",
-        c->sequence_parallel ? " sp" : "", c->micro_batch, recompute_text(recompute, c),
+        label + at, TEXT_CAP - at, "%s%s, micro-batch %" PRIu32 ", recompute %s%s",
+        c->sequence_parallel ? " sp" : "", groups, c->micro_batch, recompute_text(recompute, c),
         schedule_text(schedule, sizeof schedule, c));
     if (c->stage_layers)
         snprintf(label + at, TEXT_CAP - at, ", %s", plan_share_text(share, sizeof share, c));

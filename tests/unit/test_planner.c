@@ -555,6 +555,26 @@ static void shares_are_told_by_stage(void)
     check_share("0 to 5 layers a stage", 9, 9, (uint32_t[]){ 5, 5, 5, 1, 1, 0, 0, 4, 4 });
 }
 
+/* Of two that differ in one key the labels differ, or nobody knows which of them is meant. */
+static void labels_tell_how_wide_hsdp_shards(void)
+{
+    char label[TEXT_CAP];
+    PlanCandidate c = { .strategy = STRATEGY_HSDP,
+                        .dp = 8,
+                        .tp = 2,
+                        .pp = 1,
+                        .cp = 1,
+                        .ep = 1,
+                        .shard_size = 4,
+                        .micro_batch = 3,
+                        .virtual_stages = 1,
+                        .schedule = SCHEDULE_1F1B };
+    CHECK_STR("hsdp dp 8 x tp 2 in groups of 4, micro-batch 3, recompute none",
+              plan_label(label, &c));
+    c.strategy = STRATEGY_FSDP;
+    CHECK_STR("fsdp dp 8 x tp 2, micro-batch 3, recompute none", plan_label(label, &c));
+}
+
 /* Of nodes that are equal, and of others. */
 static void whole_nodes_are_counted(void)
 {
@@ -1459,6 +1479,7 @@ int main(void)
     RUN(what_refining_finds_is_tried_with_each_strategy);
     RUN(slow_gpus_get_as_few_layers_as_is_best);
     RUN(shares_are_told_by_stage);
+    RUN(labels_tell_how_wide_hsdp_shards);
     RUN(whole_nodes_are_counted);
     RUN(fewer_layers_at_the_end_are_found);
     RUN(experts_are_tried_on_as_many_ranks_as_divide_them);
