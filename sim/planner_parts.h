@@ -43,8 +43,8 @@ const char *plan_lacks_text(const Plan *p, char *text, size_t cap);
 void plan_add_between(Plan *p, PlanCandidate c);
 /* Interleaved, with other numbers of chunks. */
 void plan_add_chunks(Plan *p, PlanCandidate c);
-/* With a layer more or less in the last chunk, or on GPUs of another speed, where chunks have
- * others than their share. */
+/* With a layer more or less in the last chunk, or on another stage of GPUs of several speeds,
+ * where chunks have others than their share. */
 void plan_add_shares(Plan *p, PlanCandidate c);
 /* With each other strategy. */
 void plan_add_strategies(Plan *p, PlanCandidate c);

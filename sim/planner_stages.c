@@ -13,7 +13,7 @@
  * micro-batches.
  *
  * How slow GPUs are is told by what they reach in matmuls.  Of the ten best one layer goes over
- * from GPUs of each speed to those of each other.
+ * from each stage to the emptiest of each speed.
  */
 #include "sim/planner_parts.h"
 
@@ -238,25 +238,29 @@ bool plan_set_share(Plan *p, PlanCandidate *c, uint32_t last)
     return set_layers(p, c, share);
 }
 
-/* Of the stages as fast as `like` the one with most layers or, for one more, with least; NONE_U32:
- * `like` is not the first of them, or they have none. */
-static uint32_t stage_like(const Chunks *all, const double *speed, uint32_t stages,
-                           uint32_t like, int by)
+/* Of the stages as fast as `like`, but for `from`, the one with least; NONE_U32: there is none, or
+ * `like` is not the first of them. */
+static uint32_t emptiest_like(const Chunks *all, const double *speed, uint32_t stages,
+                              uint32_t like, uint32_t from)
 {
-    uint32_t found = like;
+    uint32_t found = NONE_U32;
     for (uint32_t k = 0; k < stages; k++) {
         if (speed[k] < speed[like] || speed[k] > speed[like])
             continue;
         if (k < like)
             return NONE_U32;
-        bool more = all->stage_load[k] > all->stage_load[found];
-        if (by < 0 ? more : all->stage_load[k] < all->stage_load[found])
+        if (k != from && (found == NONE_U32 || all->stage_load[k] < all->stage_load[found]))
             found = k;
     }
+    return found;
+}
+
+static uint32_t layers_of(const Chunks *all, uint32_t stage)
+{
     uint32_t layers = 0;
     for (uint32_t k = 0; k < all->n; k++)
-        layers += all->stage[k] == found ? all->layers[k] : 0;
-    return by < 0 && layers == 0 ? NONE_U32 : found;
+        layers += all->stage[k] == stage ? all->layers[k] : 0;
+    return layers;
 }
 
 bool plan_share_beside(Plan *p, PlanCandidate *like, const PlanCandidate *c, uint32_t i)
@@ -267,12 +271,10 @@ bool plan_share_beside(Plan *p, PlanCandidate *like, const PlanCandidate *c, uin
         uint32_t last = plan_last_share(c);
         return i < 2 && plan_set_share(p, like, i ? last + 1 : last - 1);
     }
-    uint32_t from = i / c->pp, to = i % c->pp;
+    uint32_t from = i / c->pp;
     take_chunks(&all, c, head_layers(p, &p->bases[c->base]));
-    bool other = speed[from] < speed[to] || speed[from] > speed[to];
-    from = stage_like(&all, speed, c->pp, from, -1);
-    to = stage_like(&all, speed, c->pp, to, 1);
-    if (!other || from == NONE_U32 || to == NONE_U32)
+    uint32_t to = emptiest_like(&all, speed, c->pp, i % c->pp, from);
+    if (to == NONE_U32 || layers_of(&all, from) == 0)
         return false;
     move_layer(&all, from, -1);
     move_layer(&all, to, 1);

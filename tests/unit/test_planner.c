@@ -500,40 +500,58 @@ static void what_refining_finds_is_tried_with_each_strategy(void)
     plan_free(&p);
 }
 
-/* One node of a slow GPU, then one of a fast one. */
-static const char slow_first[] =
-    "{\"name\":\"mixed\",\"node_types\":["
-    "{\"count\":1,\"gpus_per_node\":1,\"gpu\":\"a100-40gb\"},"
-    "{\"count\":1,\"gpus_per_node\":1,\"gpu\":\"h100-80gb\"}],"
-    "\"inter_node\":{\"kind\":\"fat_tree\",\"nics_per_node\":1,\"GBps_per_nic\":25}}";
+/* Is best as fast as it is with any share of the layers that a user may write down?  share: of the
+ * stages up to `stage`, with what is left of them. */
+static bool is_best_share(const Plan *p, const PlanCandidate *best, uint32_t *share,
+                          uint32_t stage, uint32_t left)
+{
+    bool is = true;
+    for (uint32_t n = 0; n <= left && stage + 1 < best->pp; n++) {
+        share[stage] = n;
+        is &= is_best_share(p, best, share, stage + 1, left - n);
+    }
+    if (stage + 1 < best->pp)
+        return is;
+    PlanCandidate other = *best;
+    Err ignored = { 0 };
+    share[stage] = left;
+    other.stage_layers = share;
+    plan_try(p, &other, PLAN_WHOLE, NULL, &ignored);
+    return other.fate != PLAN_SIMULATED || best->step_s <= other.step_s;
+}
 
-/* No share of the layers that a user may write down is faster. */
+/* Nodes of a slow GPU, then as many of a fast one. */
 static void slow_gpus_get_as_few_layers_as_is_best(void)
 {
-    const Setting settings[] = { { "model", "gpt2" },
-                                 { "cluster", slow_first },
-                                 { "training.global_batch", "64" },
-                                 { "parallel.pp", "2" },
-                                 { "parallel.schedule", "1f1b" } };
-    PlanOptions o = options_of(small_example, 2);
-    Plan p = { 0 };
-    Err err = { 0 };
-    o.settings = settings;
-    o.settings_n = ARRAY_N(settings);
-    if (CHECK(plan_run(&p, &o, &err))) {
-        const PlanCandidate *best = &p.candidates[p.order[0]];
-        uint32_t layers = p.bases[0].model.u.transformer.layers, share[2];
-        if (CHECK(best->stage_layers))
-            CHECK(2 * best->stage_layers[0] < layers);
-        for (share[0] = 0; share[0] <= layers; share[0]++) {
-            PlanCandidate other = *best;
-            share[1] = layers - share[0];
-            other.stage_layers = share;
-            plan_try(&p, &other, PLAN_WHOLE, NULL, &err);
-            CHECK(!err.set && (other.fate != PLAN_SIMULATED || best->step_s <= other.step_s));
+    for (uint32_t count = 1; count <= 2; count++) {
+        char cluster[400], stages[12];
+        const Setting settings[] = { { "model", "gpt2" },
+                                     { "cluster", cluster },
+                                     { "training.global_batch", "64" },
+                                     { "parallel.pp", stages },
+                                     { "parallel.schedule", "1f1b" } };
+        PlanOptions o = options_of(small_example, 2 * count);
+        Plan p = { 0 };
+        Err err = { 0 };
+        snprintf(stages, sizeof stages, "%" PRIu32, 2 * count);
+        snprintf(cluster, sizeof cluster,
+                 "{\"name\":\"mixed\",\"node_types\":["
+                 "{\"count\":%" PRIu32 ",\"gpus_per_node\":1,\"gpu\":\"a100-40gb\"},"
+                 "{\"count\":%" PRIu32 ",\"gpus_per_node\":1,\"gpu\":\"h100-80gb\"}],"
+                 "\"inter_node\":{\"kind\":\"fat_tree\",\"nics_per_node\":1,"
+                 "\"GBps_per_nic\":25}}",
+                 count, count);
+        o.settings = settings;
+        o.settings_n = ARRAY_N(settings);
+        if (CHECK(plan_run(&p, &o, &err))) {
+            const PlanCandidate *best = &p.candidates[p.order[0]];
+            uint32_t layers = p.bases[0].model.u.transformer.layers, share[4];
+            if (CHECK(best->stage_layers))
+                CHECK(best->stage_layers[0] < layers / best->pp);
+            CHECK(is_best_share(&p, best, share, 0, layers));
         }
+        plan_free(&p);
     }
-    plan_free(&p);
 }
 
 /* The text of shares: by stage where more than the end differs. */
