@@ -4,6 +4,7 @@
 #include "sim/strategy/parts.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 /* ---- points ---- */
 
@@ -213,26 +214,49 @@ static void keep_edges(const Weave *w, const Instance *from)
             (Edge){ edge->dst_op, w->now[edge->src_instance], edge->src_op };
 }
 
+uint32_t weave_keep(Weave *w)
+{
+    Role *role = w->role;
+    const Instance *from = weave_next(w);
+    GROW(role->instances, role->instances_n, role->instances_cap);
+    uint32_t n = w->now[w->next++] = role->instances_n++;
+    role->instances[n] = *from;
+    role->instances[n].edge_first = role->edges_n;
+    if (from->edge_n > 0)
+        keep_edges(w, from);
+    return n;
+}
+
+/* As long as nothing has been added, all is kept as it is: nearly the whole program, where what is
+ * added belongs to its last micro-batch. */
+static void keep_beginning(Weave *w, uint32_t end)
+{
+    Role *role = w->role;
+    uint32_t n = end - w->next;
+    const Instance *from = &w->old.instances[w->next], *last = from + n - 1;
+    uint32_t edges_n = last->edge_first + last->edge_n - role->edges_n;
+    RESERVE(role->instances, end, role->instances_cap);
+    RESERVE(role->edges, role->edges_n + edges_n, role->edges_cap);
+    memcpy(role->instances + w->next, from, n * sizeof *from);
+    if (edges_n > 0)
+        memcpy(role->edges + role->edges_n, w->old.edges + role->edges_n,
+               edges_n * sizeof *role->edges);
+    role->instances_n = end;
+    role->edges_n += edges_n;
+    for (; w->next < end; w->next++)
+        w->now[w->next] = w->next;
+}
+
 void weave_keep_to(Weave *w, uint32_t end)
 {
     Role *role = w->role;
     ASSERT(end <= w->old.instances_n);
-    for (; w->next < end; w->next++) {
-        const Instance *from = &w->old.instances[w->next];
-        GROW(role->instances, role->instances_n, role->instances_cap);
-        w->now[w->next] = role->instances_n;
-        Instance *to = &role->instances[role->instances_n++];
-        *to = *from;
-        to->edge_first = role->edges_n;
-        if (from->edge_n > 0)
-            keep_edges(w, from);
-    }
-}
-
-uint32_t weave_keep(Weave *w)
-{
-    weave_keep_to(w, w->next + 1);
-    return w->now[w->next - 1];
+    bool begins = role->instances_n == w->next && w->next < end &&
+                  role->edges_n == w->old.instances[w->next].edge_first;
+    if (begins)
+        keep_beginning(w, end);
+    while (w->next < end)
+        weave_keep(w);
 }
 
 void weave_end(Weave *w)
