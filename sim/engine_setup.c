@@ -74,18 +74,21 @@ static bool follows_compute(const Sim *sim, const Role *r, uint32_t i, uint32_t 
     return false;
 }
 
-/* Of the edges into instance i. */
-static void index_edges(Sim *sim, const Role *r, uint32_t i, bool *open, Ties *ties)
+/* Of the edges into instance i.  Of their waits all but what is done before the source's instance,
+ * see list_waits. */
+static void index_edges(Sim *sim, const Role *r, uint32_t i, Program *p)
 {
     const Instance *in = &r->instances[i];
     const Segment *dst = &sim->g->segments[in->segment];
-    for (uint32_t e = 0; e < in->edge_n; e++) {
-        const Edge *edge = &r->edges[in->edge_first + e];
+    for (uint32_t e = in->edge_first; e < in->edge_first + in->edge_n; e++) {
+        const Edge *edge = &r->edges[e];
         const Segment *src = &sim->g->segments[r->instances[edge->src_instance].segment];
+        const Op *from = graph_ops(sim->g, src) + edge->src_op;
         bool computes = graph_ops(sim->g, dst)[edge->dst_op].lane == LANE_COMPUTE;
-        open[edge->src_instance] |= edge->src_op + 1 < src->op_n;
-        ties[edge->src_instance].awaited |= !computes;
-        ties[i].waits |= !computes || graph_ops(sim->g, src)[edge->src_op].lane != LANE_COMPUTE;
+        p->open[edge->src_instance] |= edge->src_op + 1 < src->op_n;
+        p->ties[edge->src_instance].awaited |= !computes;
+        p->ties[i].waits |= !computes || from->lane != LANE_COMPUTE;
+        p->wait[e] = (SpotWait){ edge->dst_op, from->lane, from->lane_index + 1 };
         runs_note(sim, dst->op_first + edge->dst_op, src->op_first + edge->src_op);
     }
 }
@@ -93,7 +96,7 @@ static void index_edges(Sim *sim, const Role *r, uint32_t i, bool *open, Ties *t
 /* Open are instances whose end says too little: a later one waits for an op in their middle, or
  * goes on behind them on a lane that they leave before the compute lane.  instances_n: how many
  * have ops on each lane. */
-static void index_ties(Sim *sim, const Role *r, bool *open, Ties *ties, uint32_t *instances_n)
+static void index_ties(Sim *sim, const Role *r, Program *p, uint32_t *instances_n)
 {
     uint32_t next[LANE_N]; /* instance that the lane goes on with */
     uint32_t come = 0,
@@ -104,16 +107,16 @@ static void index_ties(Sim *sim, const Role *r, bool *open, Ties *ties, uint32_t
         instances_n[LANE_COMPUTE] += lanes->all >> LANE_COMPUTE & 1u;
         for (uint32_t left = lanes->all & ~(1u << LANE_COMPUTE); left; left &= left - 1) {
             uint32_t lane = first_lane(left);
-            if (may_open >> lane & 1u && !open[i])
-                open[i] = !follows_compute(sim, r, next[lane], lane, i);
+            if (may_open >> lane & 1u && !p->open[i])
+                p->open[i] = !follows_compute(sim, r, next[lane], lane, i);
             next[lane] = i;
             instances_n[lane]++;
         }
-        ties[i].follow = (uint16_t)follow;
+        p->ties[i].follow = (uint16_t)follow;
         come |= lanes->all;
         follow = (follow & ~lanes->all) | lanes->follow;
         if (r->instances[i].edge_n > 0)
-            index_edges(sim, r, i, open, ties);
+            index_edges(sim, r, i, p);
     }
 }
 
@@ -138,19 +141,14 @@ static void count_ops(const Sim *sim, const Role *r, Program *p)
         p->on_lane[lane][n[lane]] = r->instances_n;
 }
 
-static void list_waits(const Sim *sim, const Role *r, Program *p)
+/* Waits stand as their edges do. */
+static void list_waits(const Role *r, Program *p)
 {
-    uint32_t n = 0;
     for (uint32_t i = 0; i < r->instances_n; i++) {
         const Instance *in = &r->instances[i];
-        p->spot[i] = (Spot){ in->segment, n, in->edge_n };
-        for (uint32_t e = 0; e < in->edge_n; e++) {
-            const Edge *edge = &r->edges[in->edge_first + e];
-            const Segment *s = &sim->g->segments[r->instances[edge->src_instance].segment];
-            const Op *src = graph_ops(sim->g, s) + edge->src_op;
-            p->wait[n++] = (SpotWait){ edge->dst_op, src->lane,
-                                       op_number(p, edge->src_instance, src) + 1 };
-        }
+        p->spot[i] = (Spot){ in->segment, in->edge_first, in->edge_n };
+        for (uint32_t e = in->edge_first; e < in->edge_first + in->edge_n; e++)
+            p->wait[e].ops_n += ops_before(p, p->wait[e].lane, r->edges[e].src_instance);
     }
 }
 
@@ -164,7 +162,7 @@ static void index_role(Sim *sim, uint32_t role)
                     .lane_bases_n = 1,
                     .open = PUSH_ARRAY(&sim->arena, bool, r->instances_n),
                     .ties = PUSH_ARRAY(&sim->arena, Ties, r->instances_n) };
-    index_ties(sim, r, p->open, p->ties, instances_n);
+    index_ties(sim, r, p, instances_n);
     for (uint32_t lane = 0; lane < LANE_N; lane++) {
         p->on_lane[lane] = PUSH_UNSET(&sim->arena, uint32_t, instances_n[lane] + 1);
         p->base_of[lane] = instances_n[lane] > 0 ? (uint8_t)p->lane_bases_n++ : 0;
@@ -173,7 +171,7 @@ static void index_role(Sim *sim, uint32_t role)
     p->lane_base =
         PUSH_UNSET(&sim->arena, uint32_t, (size_t)(r->instances_n + 1) * p->lane_bases_n);
     count_ops(sim, r, p);
-    list_waits(sim, r, p);
+    list_waits(r, p);
 }
 
 static void index_roles(Sim *sim)
