@@ -9,14 +9,6 @@
 
 enum { PROGRESS_EVERY = 1 << 16 };
 
-/* ---- todo ---- */
-
-void sim_wake(Sim *sim, Runner *r, uint32_t lane)
-{
-    GROW(sim->todo, sim->todo_n, sim->todo_cap);
-    sim->todo[sim->todo_n++] = (Todo){ r->id, lane };
-}
-
 /* ---- the host ---- */
 
 /* May op start as far as other lanes are concerned?  Otherwise notes whom to wait for. */

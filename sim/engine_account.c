@@ -47,9 +47,8 @@ static bool in_bubble(const Sim *sim, const Runner *r)
 
 static void expose(Runner *r, int64_t ns)
 {
-    for (uint32_t lane = 0; r->comm_lanes >> lane; lane++)
-        if (r->comm_lanes >> lane & 1u)
-            r->stat->collectives[r->lane[lane].stat].exposed_ns += ns;
+    for (uint32_t left = r->comm_lanes; left; left &= left - 1)
+        r->stat->collectives[r->lane[first_lane(left)].stat].exposed_ns += ns;
 }
 
 /* all_ns have passed; compute_ns of them with compute, own_comm_ns with a macro's own transfers. */

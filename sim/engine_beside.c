@@ -397,42 +397,52 @@ static bool transfers_within(const Macro *m, uint32_t kind, double x, double ns)
     return false;
 }
 
-typedef struct OnLinks {
-    uint32_t use, at; /* of some links; of who shares that one */
-} OnLinks;
+/* Who has a macro on a link. */
+typedef struct OnLink {
+    uint32_t kind;              /* of the link: bit of Macro.links */
+    const uint32_t *next, *end; /* of who shares it */
+} OnLink;
 
-/* The next rank with a macro on the links of d; NULL: no more. */
-static Runner *next_on(const Sim *sim, Demand d, OnLinks *next)
+static OnLink on_link(const Sim *sim, uint32_t link)
 {
-    for (; next->use < d.uses_n; next->use++, next->at = 0) {
-        uint32_t link = d.uses[next->use].resource, first = sim->sharers_first[link];
-        while (sim->macros_n[link] > 0 && first + next->at < sim->sharers_first[link + 1]) {
-            Runner *r = &sim->runners[sim->sharers[first + next->at++]];
-            if (is_on(sim, r, link))
-                return r;
-        }
+    const uint32_t *first = sim->sharers + sim->sharers_first[link];
+    uint32_t n = sim->sharers_first[link + 1] - sim->sharers_first[link];
+    return (OnLink){ sim->classes.resources[link].kind, first,
+                     first + (sim->macros_n[link] > 0 ? n : 0) };
+}
+
+/* The next; NULL: no more. */
+static Runner *next_on(const Sim *sim, OnLink *on)
+{
+    while (on->next < on->end) {
+        Runner *r = &sim->runners[*on->next++];
+        if (r->running_macro && r->running_macro->links >> on->kind & 1u)
+            return r;
     }
     return NULL;
 }
 
 bool beside_is_quiet(Sim *sim, Demand d, int64_t ns)
 {
-    OnLinks next = { 0 };
-    for (Runner *r = next_on(sim, d, &next); r; r = next_on(sim, d, &next)) {
-        ResourceKind kind = sim->classes.resources[d.uses[next.use].resource].kind;
-        account(sim, r);
-        if (transfers_within(r->running_macro, kind, r->position, (double)ns))
-            return false;
+    for (uint32_t u = 0; u < d.uses_n; u++) {
+        OnLink on = on_link(sim, d.uses[u].resource);
+        for (Runner *r = next_on(sim, &on); r; r = next_on(sim, &on)) {
+            account(sim, r);
+            if (transfers_within(r->running_macro, on.kind, r->position, (double)ns))
+                return false;
+        }
     }
     return true;
 }
 
 void beside_changed(Sim *sim, Demand d)
 {
-    OnLinks next = { 0 };
-    for (Runner *r = next_on(sim, d, &next); r; r = next_on(sim, d, &next)) {
-        if (!r->in_doubt)
-            sim_wake(sim, r, LANE_N);
-        r->in_doubt = true;
+    for (uint32_t u = 0; u < d.uses_n; u++) {
+        OnLink on = on_link(sim, d.uses[u].resource);
+        for (Runner *r = next_on(sim, &on); r; r = next_on(sim, &on)) {
+            if (!r->in_doubt)
+                sim_wake(sim, r, LANE_N);
+            r->in_doubt = true;
+        }
     }
 }

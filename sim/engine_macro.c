@@ -86,13 +86,18 @@ static bool can_be_macro(const Sim *sim, const Runner *r, const Segment *s)
 
 /* ---- running one ---- */
 
+/* The lowest ResourceKind of a set of links, a bit each; not of none. */
+static uint32_t first_link(uint32_t links)
+{
+    return (uint32_t)__builtin_ctz(links);
+}
+
 uint32_t macro_links_in_use(const Sim *sim, const Runner *r, const Macro *m)
 {
     uint32_t used = 0;
-    for (uint32_t k = 0; m->links >> k; k++) {
-        uint32_t link = r->rc->resource[k];
-        if ((m->links >> k & 1u) && sim->held_n[link] > sim->macros_n[link])
-            used |= 1u << k;
+    for (uint32_t left = m->links; left; left &= left - 1) {
+        uint32_t kind = first_link(left), link = r->rc->resource[kind];
+        used |= (uint32_t)(sim->held_n[link] > sim->macros_n[link]) << kind;
     }
     return used;
 }
@@ -109,8 +114,8 @@ bool macro_transfers_at(const Macro *m, uint32_t links, double x)
 /* No other macro is on its links. */
 static bool links_are_free(const Sim *sim, const Runner *r, const Macro *m)
 {
-    for (uint32_t k = 0; m->links >> k; k++)
-        if ((m->links >> k & 1u) && sim->macros_n[r->rc->resource[k]] > 0)
+    for (uint32_t left = m->links; left; left &= left - 1)
+        if (sim->macros_n[r->rc->resource[first_link(left)]] > 0)
             return false;
     return true;
 }
@@ -136,20 +141,20 @@ void macro_look_ahead(const Sim *sim, Runner *r, bool fits)
 
 void macro_links_hold(Sim *sim, const Runner *r, const Macro *m)
 {
-    for (uint32_t k = 0; m->links >> k; k++)
-        if (m->links >> k & 1u) {
-            sim->held_n[r->rc->resource[k]]++;
-            sim->macros_n[r->rc->resource[k]]++;
-        }
+    for (uint32_t left = m->links; left; left &= left - 1) {
+        uint32_t link = r->rc->resource[first_link(left)];
+        sim->held_n[link]++;
+        sim->macros_n[link]++;
+    }
 }
 
 void macro_links_release(Sim *sim, const Runner *r, const Macro *m)
 {
-    for (uint32_t k = 0; m->links >> k; k++)
-        if (m->links >> k & 1u) {
-            sim->held_n[r->rc->resource[k]]--;
-            sim->macros_n[r->rc->resource[k]]--;
-        }
+    for (uint32_t left = m->links; left; left &= left - 1) {
+        uint32_t link = r->rc->resource[first_link(left)];
+        sim->held_n[link]--;
+        sim->macros_n[link]--;
+    }
 }
 
 /* All edges but those into the first op, which have been looked at already. */
@@ -165,12 +170,13 @@ static bool edges_done(const Runner *r, uint32_t instance)
 
 static bool lanes_are_free(const Runner *r, const Macro *m, uint32_t instance)
 {
-    for (uint32_t lane = 1; m->lanes >> lane; lane++)
-        if ((m->lanes >> lane & 1u) &&
-            (r->lane[lane].busy ||
-             r->lane[lane].done != ops_before(&r->program, lane, instance) +
-                                       (m->begin_at ? m->begin_at[lane] : 0)))
+    for (uint32_t left = m->lanes & ~(1u << LANE_COMPUTE); left; left &= left - 1) {
+        uint32_t lane = first_lane(left);
+        uint32_t before = m->begin_at ? m->begin_at[lane] : 0;
+        if (r->lane[lane].busy ||
+            r->lane[lane].done != ops_before(&r->program, lane, instance) + before)
             return false;
+    }
     return true;
 }
 

@@ -323,7 +323,11 @@ static inline uint32_t first_lane(uint32_t lanes)
 /* start_ns: when the host of each class begins, by class; NULL: all at 0. */
 bool sim_run_from(const int64_t *start_ns, SimResult *result, const Graph *g, const Machine *m,
                   const Software *sw, const SimOptions *options, Err *err);
-void sim_wake(Sim *sim, Runner *r, uint32_t lane);
+static inline void sim_wake(Sim *sim, const Runner *r, uint32_t lane)
+{
+    GROW(sim->todo, sim->todo_n, sim->todo_cap);
+    sim->todo[sim->todo_n++] = (Todo){ r->id, lane };
+}
 void sim_settle(Sim *sim); /* all that are woken go on as far as they can */
 void lane_complete(Sim *sim, Runner *r, uint32_t lane);
 /* From the place on the host's launches follow from what path leads to now. */

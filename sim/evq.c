@@ -9,38 +9,39 @@ static bool earlier(const Event *a, const Event *b)
     return a->at_ns != b->at_ns ? a->at_ns < b->at_ns : a->order < b->order;
 }
 
-static void put(EventQueue *q, uint32_t i, const Event *e)
+static inline void put(EventQueue *q, uint32_t i, const Event *e)
 {
     q->heap[i] = *e;
     if (e->source != NONE_U32)
         q->place[e->source] = i + 1;
 }
 
-/* Puts e where it belongs, from the free place i on, downwards. */
-static void sift_down(EventQueue *q, uint32_t i, Event e)
+/* Puts e, which is none of those below it, where it belongs, from the free place i on,
+ * downwards. */
+static void sift_down(EventQueue *q, uint32_t i, const Event *e)
 {
     for (uint32_t child = 2 * i + 1; child < q->n; child = 2 * i + 1) {
         if (child + 1 < q->n && earlier(&q->heap[child + 1], &q->heap[child]))
             child++;
-        if (!earlier(&q->heap[child], &e))
+        if (!earlier(&q->heap[child], e))
             break;
         put(q, i, &q->heap[child]);
         i = child;
     }
-    put(q, i, &e);
+    put(q, i, e);
 }
 
 /* And upwards, or downwards if it is not before the one above.  Nothing is before what has been
  * popped, so a free top stays where it is. */
-static void sift(EventQueue *q, uint32_t i, Event e)
+static void sift(EventQueue *q, uint32_t i, const Event *e)
 {
-    if (i == 0 || !earlier(&e, &q->heap[(i - 1) / 2])) {
+    if (i == 0 || !earlier(e, &q->heap[(i - 1) / 2])) {
         sift_down(q, i, e);
         return;
     }
-    for (; i > 0 && earlier(&e, &q->heap[(i - 1) / 2]); i = (i - 1) / 2)
+    for (; i > 0 && earlier(e, &q->heap[(i - 1) / 2]); i = (i - 1) / 2)
         put(q, i, &q->heap[(i - 1) / 2]);
-    put(q, i, &e);
+    put(q, i, e);
 }
 
 void evq_settle(EventQueue *q)
@@ -49,10 +50,10 @@ void evq_settle(EventQueue *q)
         return;
     q->top_is_free = false;
     if (--q->n)
-        sift_down(q, 0, q->heap[q->n]);
+        sift_down(q, 0, &q->heap[q->n]);
 }
 
-static void insert(EventQueue *q, Event e)
+static void insert(EventQueue *q, const Event *e)
 {
     if (q->top_is_free) {
         q->top_is_free = false;
@@ -65,7 +66,7 @@ static void insert(EventQueue *q, Event e)
 
 void evq_push(EventQueue *q, int64_t at_ns, uint32_t kind, uint32_t a, uint32_t b)
 {
-    insert(q, (Event){ at_ns, q->pushed++, kind, a, b, NONE_U32 });
+    insert(q, &(Event){ at_ns, q->pushed++, kind, a, b, NONE_U32 });
 }
 
 static void make_room(EventQueue *q, uint32_t source)
@@ -83,9 +84,9 @@ void evq_set(EventQueue *q, uint32_t source, int64_t at_ns, uint32_t kind, uint3
     Event e = { at_ns, q->pushed++, kind, a, 0, source };
     make_room(q, source);
     if (q->place[source])
-        sift(q, q->place[source] - 1, e);
+        sift(q, q->place[source] - 1, &e);
     else
-        insert(q, e);
+        insert(q, &e);
 }
 
 void evq_cancel(EventQueue *q, uint32_t source)
@@ -95,7 +96,7 @@ void evq_cancel(EventQueue *q, uint32_t source)
     uint32_t i = q->place[source] - 1;
     q->place[source] = 0;
     if (--q->n != i)
-        sift(q, i, q->heap[q->n]);
+        sift(q, i, &q->heap[q->n]);
 }
 
 int64_t evq_when(EventQueue *q, uint32_t source, int64_t never)
