@@ -267,9 +267,11 @@ static void put_events(Steady *s, Mark *m)
         s->events_cap = sim->events.cap;
         s->events = mem_resize(s->events, s->events_cap, sizeof *s->events);
     }
-    for (uint32_t i = 0; i < sim->events.n; i++)
-        if (mark_event_counts(s, &sim->events.heap[i]))
-            s->events[n++] = sim->events.heap[i];
+    for (uint32_t i = 0; i < sim->events.n; i++) {
+        Event e = evq_at(&sim->events, i);
+        if (mark_event_counts(s, &e))
+            s->events[n++] = e;
+    }
     qsort(s->events, n, sizeof *s->events, compare_events);
     for (uint32_t i = 0; i < n; i++) {
         const Event *e = &s->events[i];

@@ -4,44 +4,49 @@
 #include <stdlib.h>
 #include <string.h>
 
-static bool earlier(const Event *a, const Event *b)
+static const uint64_t slot_mask = ((uint64_t)1 << EVQ_SLOT_BITS) - 1;
+
+static bool earlier(const EventTime *a, const EventTime *b)
 {
-    return a->at_ns != b->at_ns ? a->at_ns < b->at_ns : a->order < b->order;
+    return a->at_ns != b->at_ns ? a->at_ns < b->at_ns : a->turn < b->turn;
 }
 
-static inline void put(EventQueue *q, uint32_t i, const Event *e)
+static uint32_t slot_at(const EventQueue *q, uint32_t i)
 {
-    q->heap[i] = *e;
-    if (e->source != NONE_U32)
-        q->place[e->source] = i + 1;
+    return (uint32_t)(q->heap[i].turn & slot_mask);
 }
 
-/* Puts e, which is none of those below it, where it belongs, from the free place i on,
- * downwards. */
-static void sift_down(EventQueue *q, uint32_t i, const Event *e)
+static void put(EventQueue *q, uint32_t i, EventTime t)
+{
+    q->heap[i] = t;
+    q->place[t.turn & slot_mask] = i + 1;
+}
+
+/* Puts t where it belongs, from the free place i on, downwards. */
+static void sift_down(EventQueue *q, uint32_t i, EventTime t)
 {
     for (uint32_t child = 2 * i + 1; child < q->n; child = 2 * i + 1) {
         if (child + 1 < q->n && earlier(&q->heap[child + 1], &q->heap[child]))
             child++;
-        if (!earlier(&q->heap[child], e))
+        if (!earlier(&q->heap[child], &t))
             break;
-        put(q, i, &q->heap[child]);
+        put(q, i, q->heap[child]);
         i = child;
     }
-    put(q, i, e);
+    put(q, i, t);
 }
 
 /* And upwards, or downwards if it is not before the one above.  Nothing is before what has been
  * popped, so a free top stays where it is. */
-static void sift(EventQueue *q, uint32_t i, const Event *e)
+static void sift(EventQueue *q, uint32_t i, EventTime t)
 {
-    if (i == 0 || !earlier(e, &q->heap[(i - 1) / 2])) {
-        sift_down(q, i, e);
+    if (i == 0 || !earlier(&t, &q->heap[(i - 1) / 2])) {
+        sift_down(q, i, t);
         return;
     }
-    for (; i > 0 && earlier(e, &q->heap[(i - 1) / 2]); i = (i - 1) / 2)
-        put(q, i, &q->heap[(i - 1) / 2]);
-    put(q, i, e);
+    for (; i > 0 && earlier(&t, &q->heap[(i - 1) / 2]); i = (i - 1) / 2)
+        put(q, i, q->heap[(i - 1) / 2]);
+    put(q, i, t);
 }
 
 void evq_settle(EventQueue *q)
@@ -50,60 +55,98 @@ void evq_settle(EventQueue *q)
         return;
     q->top_is_free = false;
     if (--q->n)
-        sift_down(q, 0, &q->heap[q->n]);
+        sift_down(q, 0, q->heap[q->n]);
 }
 
-static void insert(EventQueue *q, const Event *e)
+static EventTime time_of(EventQueue *q, uint32_t slot, int64_t at_ns)
+{
+    ASSERT(q->pushed >> (64 - EVQ_SLOT_BITS) == 0);
+    return (EventTime){ at_ns, q->pushed++ << EVQ_SLOT_BITS | slot };
+}
+
+static void insert(EventQueue *q, uint32_t slot, int64_t at_ns)
 {
     if (q->top_is_free) {
         q->top_is_free = false;
-        sift_down(q, 0, e);
+        sift_down(q, 0, time_of(q, slot, at_ns));
         return;
     }
     GROW(q->heap, q->n, q->cap);
-    sift(q, q->n++, e);
+    sift(q, q->n++, time_of(q, slot, at_ns));
+}
+
+static uint32_t slot_new(EventQueue *q)
+{
+    if (q->free_n > 0)
+        return q->free_slot[--q->free_n];
+    ASSERT(q->slots_n < slot_mask);
+    if (q->slots_n == q->slots_cap)
+        q->place = mem_resize(q->place, 2 * q->slots_cap + 16, sizeof *q->place);
+    GROW(q->slot, q->slots_n, q->slots_cap);
+    q->place[q->slots_n] = 0;
+    return q->slots_n++;
 }
 
 void evq_push(EventQueue *q, int64_t at_ns, uint32_t kind, uint32_t a, uint32_t b)
 {
-    insert(q, &(Event){ at_ns, q->pushed++, kind, a, b, NONE_U32 });
+    uint32_t slot = slot_new(q);
+    q->slot[slot] = (EventSlot){ kind, a, b, NONE_U32 };
+    insert(q, slot, at_ns);
 }
 
-static void make_room(EventQueue *q, uint32_t source)
+static void slot_of_new(EventQueue *q, uint32_t source)
 {
-    if (source < q->sources_n)
-        return;
-    uint32_t n = 2 * source + 64;
-    q->place = mem_resize(q->place, n, sizeof *q->place);
-    memset(q->place + q->sources_n, 0, (n - q->sources_n) * sizeof *q->place);
-    q->sources_n = n;
+    if (source >= q->sources_n) {
+        uint32_t n = 2 * source + 64;
+        q->slot_of = mem_resize(q->slot_of, n, sizeof *q->slot_of);
+        memset(q->slot_of + q->sources_n, 0, (n - q->sources_n) * sizeof *q->slot_of);
+        q->sources_n = n;
+    }
+    if (q->slot_of[source] == 0)
+        q->slot_of[source] = slot_new(q) + 1;
 }
 
 void evq_set(EventQueue *q, uint32_t source, int64_t at_ns, uint32_t kind, uint32_t a)
 {
-    Event e = { at_ns, q->pushed++, kind, a, 0, source };
-    make_room(q, source);
-    if (q->place[source])
-        sift(q, q->place[source] - 1, &e);
+    if (source >= q->sources_n || q->slot_of[source] == 0)
+        slot_of_new(q, source);
+    uint32_t slot = q->slot_of[source] - 1;
+    q->slot[slot] = (EventSlot){ kind, a, 0, source };
+    if (q->place[slot])
+        sift(q, q->place[slot] - 1, time_of(q, slot, at_ns));
     else
-        insert(q, &e);
+        insert(q, slot, at_ns);
+}
+
+/* 1 + where the source's event is in the heap; 0: none waits. */
+static uint32_t place_of(const EventQueue *q, uint32_t source)
+{
+    bool has = source < q->sources_n && q->slot_of[source] > 0;
+    return has ? q->place[q->slot_of[source] - 1] : 0;
 }
 
 void evq_cancel(EventQueue *q, uint32_t source)
 {
-    if (source >= q->sources_n || !q->place[source])
+    uint32_t place = place_of(q, source);
+    if (place == 0)
         return;
-    uint32_t i = q->place[source] - 1;
-    q->place[source] = 0;
-    if (--q->n != i)
-        sift(q, i, &q->heap[q->n]);
+    q->place[q->slot_of[source] - 1] = 0;
+    if (--q->n != place - 1)
+        sift(q, place - 1, q->heap[q->n]);
 }
 
 int64_t evq_when(EventQueue *q, uint32_t source, int64_t never)
 {
     evq_settle(q);
-    bool waits = source < q->sources_n && q->place[source];
-    return waits ? q->heap[q->place[source] - 1].at_ns : never;
+    uint32_t place = place_of(q, source);
+    return place > 0 ? q->heap[place - 1].at_ns : never;
+}
+
+Event evq_at(const EventQueue *q, uint32_t i)
+{
+    const EventSlot *s = &q->slot[slot_at(q, i)];
+    return (Event){ q->heap[i].at_ns, q->heap[i].turn >> EVQ_SLOT_BITS, s->kind, s->a, s->b,
+                    s->source };
 }
 
 bool evq_pop(EventQueue *q, Event *event)
@@ -111,9 +154,13 @@ bool evq_pop(EventQueue *q, Event *event)
     evq_settle(q);
     if (q->n == 0)
         return false;
-    *event = q->heap[0];
-    if (event->source != NONE_U32)
-        q->place[event->source] = 0;
+    uint32_t slot = slot_at(q, 0);
+    *event = evq_at(q, 0);
+    q->place[slot] = 0;
+    if (event->source == NONE_U32) {
+        GROW(q->free_slot, q->free_n, q->free_cap);
+        q->free_slot[q->free_n++] = slot;
+    }
     q->top_is_free = true;
     return true;
 }
@@ -121,6 +168,9 @@ bool evq_pop(EventQueue *q, Event *event)
 void evq_free(EventQueue *q)
 {
     free(q->heap);
+    free(q->slot);
     free(q->place);
+    free(q->free_slot);
+    free(q->slot_of);
     *q = (EventQueue){ 0 };
 }

@@ -79,21 +79,39 @@ static void pops_and_pushes_may_be_mixed(void)
             evq_settle(&q);
             CHECK_U64(waiting_n, q.n);
             for (uint32_t i = 0; i < q.n; i++)
-                CHECK(waits[q.heap[i].a]);
+                CHECK(waits[evq_at(&q, i).a]);
         }
     }
     evq_free(&q);
 }
 
+enum { SOURCES = 40 };
+
+typedef struct Set {
+    int64_t at;
+    uint32_t turn; /* in which it was set; 0: none waits */
+} Set;
+
+/* Whoever looks at the heap finds what was set last. */
+static void check_heap(EventQueue *q, const Set *of)
+{
+    uint32_t n = 0;
+    evq_settle(q);
+    for (uint32_t i = 0; i < SOURCES; i++)
+        n += of[i].turn > 0;
+    CHECK_U64(n, q->n);
+    for (uint32_t i = 0; i < q->n; i++) {
+        Event e = evq_at(q, i);
+        CHECK_U64(of[e.source].turn, e.kind);
+        CHECK_INT(of[e.source].at, e.at_ns);
+    }
+}
+
 /* Each source has the event that was set last, ordered as if inserted then, or none. */
 static void a_source_has_one_event(void)
 {
-    enum { SOURCES = 40 };
     EventQueue q = { 0 };
-    struct {
-        int64_t at;
-        uint32_t turn; /* in which it was set; 0: none waits */
-    } of[SOURCES] = { { 0 } };
+    Set of[SOURCES] = { { 0 } };
     int64_t last = 0;
     uint64_t state = 3;
     for (uint32_t turn = 1; turn <= 5 * EVENTS; turn++) {
@@ -124,7 +142,33 @@ static void a_source_has_one_event(void)
             of[first].turn = 0;
             last = e.at_ns;
         }
+        if ((state >> 40) % 16 == 0)
+            check_heap(&q, of);
     }
+    evq_free(&q);
+}
+
+/* Events of no source come and go among those of sources, whose slots they never take. */
+static void sources_and_others_do_not_mix(void)
+{
+    EventQueue q = { 0 };
+    Event e;
+    for (uint32_t round = 0; round < 100; round++) {
+        int64_t now = 10 * round;
+        evq_push(&q, now + 3, 1, round, 7);
+        evq_set(&q, round % 5, now + 1, 2, round);
+        evq_push(&q, now + 2, 3, round, 8);
+        evq_set(&q, round % 5, now + 4, 4, round);
+        const uint32_t kind[] = { 3, 1, 4 }, b[] = { 8, 7, 0 };
+        for (uint32_t i = 0; i < 3 && CHECK(evq_pop(&q, &e)); i++) {
+            CHECK_U64(kind[i], e.kind);
+            CHECK_U64(round, e.a);
+            CHECK_U64(b[i], e.b);
+            CHECK_U64(kind[i] == 4 ? round % 5 : NONE_U32, e.source);
+        }
+        CHECK(!evq_pop(&q, &e));
+    }
+    CHECK_U64(5 + 2, q.slots_n);
     evq_free(&q);
 }
 
@@ -134,5 +178,6 @@ int main(void)
     RUN(an_event_may_schedule_another_for_now);
     RUN(pops_and_pushes_may_be_mixed);
     RUN(a_source_has_one_event);
+    RUN(sources_and_others_do_not_mix);
     return check_report();
 }
