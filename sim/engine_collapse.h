@@ -92,7 +92,8 @@ bool stretch_try(Sim *sim, Runner *r, uint32_t instance, uint32_t op);
 
 /* ---- engine_run.c ---- */
 void runs_index(Sim *sim);
-void runs_note(Sim *sim, uint32_t dst, uint32_t src); /* an edge between instances: graph ops */
+/* Graph op dst waits for src, which is on another lane, of an earlier instance. */
+void runs_note(Sim *sim, uint32_t dst, uint32_t src);
 bool run_try(Sim *sim, Runner *r, uint32_t instance);
 void run_finish(Sim *sim, Runner *r);
 

@@ -36,8 +36,6 @@ void runs_index(Sim *sim)
 
 void runs_note(Sim *sim, uint32_t dst, uint32_t src)
 {
-    if (sim->g->ops[dst].lane == sim->g->ops[src].lane)
-        return;
     sim->waits[dst] = sim->waits_before[dst] = true;
     sim->awaited[src] = sim->awaited_later[src] = true;
 }

@@ -23,7 +23,7 @@ static bool waits_for_compute(const Graph *g, const Segment *s, const Op *o)
 
 static SegmentLanes lanes_of(const Graph *g, const Segment *s)
 {
-    SegmentLanes lanes = { 0 };
+    SegmentLanes lanes = { .op_first = s->op_first, .op_n = s->op_n };
     for (uint32_t k = 0; k < s->op_n; k++) {
         const Op *o = graph_ops(g, s) + k;
         lanes.all |= 1u << o->lane;
@@ -39,6 +39,7 @@ static void index_lanes(Sim *sim)
     sim->lane_ops = PUSH_ARRAY(&sim->arena, uint32_t, g->ops_n + 1);
     sim->lane_first = PUSH_ARRAY(&sim->arena, uint32_t, (size_t)g->segments_n * LANE_N);
     sim->lanes = PUSH_ARRAY(&sim->arena, SegmentLanes, g->segments_n + 1);
+    sim->place = PUSH_UNSET(&sim->arena, OpPlace, g->ops_n + 1);
     for (uint32_t i = 0; i < g->segments_n; i++) {
         const Segment *s = &g->segments[i];
         uint32_t *first = sim->lane_first + (size_t)i * LANE_N, at = s->op_first;
@@ -47,11 +48,19 @@ static void index_lanes(Sim *sim)
             first[first_lane(left)] = at;
             at += s->lane_n[first_lane(left)];
         }
-        for (uint32_t k = s->op_first; k < s->op_first + s->op_n; k++)
+        for (uint32_t k = s->op_first; k < s->op_first + s->op_n; k++) {
+            sim->place[k] = (OpPlace){ g->ops[k].lane, g->ops[k].lane_index };
             sim->lane_ops[first[g->ops[k].lane] + g->ops[k].lane_index] = k;
+        }
         lanes.all &= ~(1u << LANE_HOST);
         sim->lanes[i] = lanes;
     }
+}
+
+/* The graph op that an edge comes from. */
+static uint32_t source_of(const Sim *sim, const Role *r, const Edge *e)
+{
+    return sim->lanes[r->instances[e->src_instance].segment].op_first + e->src_op;
 }
 
 /* Does the first op on the lane that instance i has ops on wait for one of the compute lane in
@@ -63,12 +72,11 @@ static bool follows_compute(const Sim *sim, const Role *r, uint32_t i, uint32_t 
     if (in->edge_n == 0)
         return false;
     uint32_t first = sim->lane_ops[sim->lane_first[in->segment * LANE_N + lane]];
-    uint32_t local = first - sim->g->segments[in->segment].op_first;
+    uint32_t local = first - sim->lanes[in->segment].op_first;
     for (uint32_t e = 0; e < in->edge_n; e++) {
         const Edge *edge = &r->edges[in->edge_first + e];
-        const Segment *src = &sim->g->segments[r->instances[edge->src_instance].segment];
         if (edge->dst_op == local && edge->src_instance >= since &&
-            graph_ops(sim->g, src)[edge->src_op].lane == LANE_COMPUTE)
+            sim->place[source_of(sim, r, edge)].lane == LANE_COMPUTE)
             return true;
     }
     return false;
@@ -79,17 +87,18 @@ static bool follows_compute(const Sim *sim, const Role *r, uint32_t i, uint32_t 
 static void index_edges(Sim *sim, const Role *r, uint32_t i, Program *p)
 {
     const Instance *in = &r->instances[i];
-    const Segment *dst = &sim->g->segments[in->segment];
+    uint32_t op_first = sim->lanes[in->segment].op_first;
     for (uint32_t e = in->edge_first; e < in->edge_first + in->edge_n; e++) {
         const Edge *edge = &r->edges[e];
-        const Segment *src = &sim->g->segments[r->instances[edge->src_instance].segment];
-        const Op *from = graph_ops(sim->g, src) + edge->src_op;
-        bool computes = graph_ops(sim->g, dst)[edge->dst_op].lane == LANE_COMPUTE;
-        p->open[edge->src_instance] |= edge->src_op + 1 < src->op_n;
-        p->ties[edge->src_instance].awaited |= !computes;
-        p->ties[i].waits |= !computes || from->lane != LANE_COMPUTE;
-        p->wait[e] = (SpotWait){ edge->dst_op, from->lane, from->lane_index + 1 };
-        runs_note(sim, dst->op_first + edge->dst_op, src->op_first + edge->src_op);
+        const SegmentLanes *before = &sim->lanes[r->instances[edge->src_instance].segment];
+        uint32_t src = before->op_first + edge->src_op, dst = op_first + edge->dst_op;
+        OpPlace from = sim->place[src], to = sim->place[dst];
+        p->open[edge->src_instance] |= edge->src_op + 1 < before->op_n;
+        p->ties[edge->src_instance].awaited |= to.lane != LANE_COMPUTE;
+        p->ties[i].waits |= to.lane != LANE_COMPUTE || from.lane != LANE_COMPUTE;
+        p->wait[e] = (SpotWait){ edge->dst_op, from.lane, from.index + 1 };
+        if (from.lane != to.lane)
+            runs_note(sim, dst, src);
     }
 }
 

@@ -38,7 +38,13 @@ typedef struct CostTable {
  * waits for an op of the segment's compute lane. */
 typedef struct SegmentLanes {
     uint32_t all, follow;
+    uint32_t op_first, op_n; /* as in Segment, which is too long to be at hand */
 } SegmentLanes;
+
+/* Where an op of a segment is: the index-th there on its lane. */
+typedef struct OpPlace {
+    uint32_t lane, index;
+} OpPlace;
 
 /* What edges say of an instance: it waits for another lane, another lane waits for it; and which
  * lanes, a bit each, go on behind it with an op that waits for one of the compute lane there. */
@@ -259,6 +265,7 @@ typedef struct Sim {
     /* [segment * LANE_N + lane], of lanes it has ops on: where they are in the above. */
     uint32_t *lane_first;
     SegmentLanes *lanes;   /* by segment */
+    OpPlace *place;        /* by graph op */
     uint32_t *same;        /* by segment: the first one with the same ops, which take as long */
     bool *waits, *awaited; /* by graph op: for, or by, an op on another lane */
     bool *waits_before, *awaited_later; /* and that of another instance */
