@@ -101,7 +101,9 @@ endif
 # Half of a build's time would go into optimising tests that run for milliseconds.
 $(foreach f,unit property exec,$(BUILD)/obj/tests/$(f)/%.o): private ALL_CFLAGS += -O0 \
     $(if $(COUNTING),-fno-sanitize=fuzzer-no-link)
-$(BUILD)/obj/tests/unit/test_fabric.o: private ALL_CFLAGS += -O1
+$(foreach f,unit on_cpu,$(BUILD)/stand_in/tests/$(f)/test_%.o): private ALL_CFLAGS += -O0
+$(BUILD)/obj/tests/unit/test_fabric.o $(BUILD)/obj/tests/unit/test_fsdp.o: private \
+    ALL_CFLAGS += -O1
 
 # Tests that have threads need none of the last two: make tsan does not compile them.
 FOLDERS := core core/patterns sim sim/strategy exec traces \
@@ -113,6 +115,18 @@ WINDOW_SOURCES := $(sort $(wildcard viz/sdl_*.c))
 SOURCES := $(sort $(filter-out $(PLUGINS) $(WINDOW_SOURCES), \
                                $(foreach f,$(FOLDERS),$(wildcard $(f)/*.c))))
 OBJECTS := $(SOURCES:%.c=$(BUILD)/obj/%.o)
+# With sanitizers optimising takes three times as long as the rest of compiling: what runs for
+# long under tests is optimised, and what fuzzers run; the rest not.
+HOT := $(addprefix core/,arena graph intern json machine_tables numeral utf8) \
+       $(addprefix exec/,backend_cpu bench_run data fabric% kernels% params program rendezvous% \
+                         snapshot%) \
+       $(addprefix sim/,caching% classes% cost% draft% engine% evq lower% maxmin memory% model% \
+                        network pipeline% planner_% rank_group scenario% segments strategy/%) \
+       traces/% $(addprefix profile/,align records%) $(addprefix viz/,fill font raster)
+ifeq ($(SAN),1)
+$(patsubst %.c,$(BUILD)/obj/%.o,$(filter-out $(addsuffix .c,$(HOT)),$(SOURCES))): private \
+    ALL_CFLAGS += -O0
+endif
 ARCHIVE := $(BUILD)/liblockstep.a
 
 programs = $(patsubst %.c,$(BUILD)/%,$(wildcard $(1)))
