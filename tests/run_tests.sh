@@ -161,8 +161,9 @@ done >"$logs/all"
 # for the dead) take no core from those that compute.  Of these the long ones go first, so that
 # no core waits for a single one at the end.
 waiting=' (exec_(faults|kills|launchers|netns)|test_(fabric_faults|launch|rendezvous)) '
-longest=' (exec_hyper|test_(cuda_loop|same_loss|torch_golden|virtual|fabric|fold|engine_graphs)'
-longest="$longest|on_cpu_test_cuda_(training|strategies|comm)|cli_(validate.*|run)) "
+longest=' (exec_hyper|test_(cuda_loop|fabric|planner|same_loss|steady|torch_golden|virtual|fold)'
+longest="$longest|test_engine_graphs|on_cpu_test_cuda_(training|strategies|comm|kernels)"
+longest="$longest|cli_(plan|validate.*|run)) "
 run_list()
 {
     xargs -r -P "$(nproc)" -L 1 sh tests/run_tests.sh --one

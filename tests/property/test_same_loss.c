@@ -202,64 +202,6 @@ static const Case transformer_cases[] = {
     { "selective 2", { P("tp", "2"), T("recompute", "selective") } },
 };
 
-static void compare(const char *text, const char *model, const Case *list, size_t n)
-{
-    double expect[STEPS], got[STEPS];
-    if (!losses_of(text, &alone, expect))
-        return;
-    for (size_t i = 0; i < n; i += CASE_STRIDE) {
-        Case one = alone;
-        for (uint32_t k = 0; k < ARRAY_N(list[i].set) && list[i].set[k].key; k++)
-            if (strcmp(list[i].set[k].key, "training.global_batch") == 0)
-                one.set[1] = list[i].set[k];
-        double whole[STEPS];
-        memcpy(whole, expect, sizeof whole);
-        if ((one.set[1].key && !losses_of(text, &one, whole)) ||
-            !losses_of(text, &list[i], got))
-            continue;
-        double worst = worst_difference(whole, got);
-        if (!CHECK(worst <= LOSS_BOUND) || getenv("CHECK_VERBOSE"))
-            fprintf(stderr, "%s, %s: worst %.2e; %.6f %.6f, not %.6f %.6f\n", model,
-                    list[i].what, worst, got[0], got[STEPS - 1], whole[0], whole[STEPS - 1]);
-    }
-}
-
-static void an_mlp_trains_alike_however_it_is_split(void)
-{
-    compare(mlp, "mlp", cases, ARRAY_N(cases));
-    compare(mlp, "mlp", four_heads, 1);
-}
-
-static void a_classifier_trains_alike_however_it_is_split(void)
-{
-    compare(classes, "classes", cases, ARRAY_N(cases));
-    compare(classes, "classes", four_heads, 1);
-}
-
-static void one_layer_trains_alike_however_it_is_shared_out(void)
-{
-    compare(linear, "linear", cases, SHARING_N);
-}
-
-static void a_gpt_trains_alike_however_it_is_split(void)
-{
-    compare(gpt, "gpt", cases, ARRAY_N(cases));
-    compare(gpt, "gpt", four_heads, ARRAY_N(four_heads));
-    compare(gpt, "gpt", transformer_cases, ARRAY_N(transformer_cases));
-}
-
-static void a_llama_trains_alike_however_it_is_split(void)
-{
-    compare(llama, "llama", cases, ARRAY_N(cases));
-    compare(llama, "llama", transformer_cases, ARRAY_N(transformer_cases));
-}
-
-static void a_qwen_trains_alike_however_it_is_split(void)
-{
-    compare(qwen, "qwen", transformer_cases, ARRAY_N(transformer_cases));
-    compare(few_words, "few words", transformer_cases, ARRAY_N(transformer_cases));
-}
-
 /* ---- resumed ---- */
 
 /* In memory where that can be had: many small snapshots, and no disk is on trial here.  The name
@@ -305,10 +247,15 @@ static bool has_own_batch(const Case *c)
     return false;
 }
 
-static void resume_one(const char *text, const char *model, const Case *c, const Case *other)
+/* The case with a snapshot in its middle, and from there on itself and the other; whole: the losses
+ * of the uninterrupted one. */
+static bool resume_one(const char *text, const char *model, const Case *c, const Case *other,
+                       double *whole)
 {
-    double whole[STEPS], same[STEPS], moved[STEPS];
-    WorldOptions options = { .clock = RUN_WALL, .steps = STEPS, .every = HALF };
+    double same[STEPS], moved[STEPS];
+    WorldOptions options = {
+        .clock = RUN_WALL, .steps = STEPS, .every = HALF, .measured = true
+    };
     options.checkpoint = snapshots;
     bool ok = losses_by(text, c, options, whole);
     remove_step(STEPS);
@@ -323,34 +270,78 @@ static void resume_one(const char *text, const char *model, const Case *c, const
                     worst);
     }
     remove_step(HALF);
+    return ok;
 }
 
-/* Every case, and from its middle on every case's successor. */
-static void resume_each(const char *text, const char *model, const Case *list, size_t n)
+/* ---- split ---- */
+
+/* Every case against one process; interrupted: also from its middle on, and its successor's, in
+ * as many runs as that needs. */
+static void compare(const char *text, const char *model, const Case *list, size_t n,
+                    bool interrupted)
 {
+    double expect[STEPS], got[STEPS];
+    if (!losses_of(text, &alone, expect))
+        return;
     for (size_t i = 0; i < n; i += CASE_STRIDE) {
         const Case *next = &list[(i + 1) % n];
-        resume_one(text, model, &list[i], has_own_batch(next) ? &alone : next);
+        Case one = alone;
+        for (uint32_t k = 0; k < ARRAY_N(list[i].set) && list[i].set[k].key; k++)
+            if (strcmp(list[i].set[k].key, "training.global_batch") == 0)
+                one.set[1] = list[i].set[k];
+        double whole[STEPS];
+        memcpy(whole, expect, sizeof whole);
+        if (one.set[1].key && !losses_of(text, &one, whole))
+            continue;
+        if (interrupted
+                ? !resume_one(text, model, &list[i], has_own_batch(next) ? &alone : next, got)
+                : !losses_of(text, &list[i], got))
+            continue;
+        double worst = worst_difference(whole, got);
+        if (!CHECK(worst <= LOSS_BOUND) || getenv("CHECK_VERBOSE"))
+            fprintf(stderr, "%s, %s: worst %.2e; %.6f %.6f, not %.6f %.6f\n", model,
+                    list[i].what, worst, got[0], got[STEPS - 1], whole[0], whole[STEPS - 1]);
     }
     rmdir(snapshots);
 }
 
-static void an_interrupted_mlp_goes_on_in_any_split(void)
+static void an_mlp_trains_alike_however_it_is_split_and_interrupted(void)
 {
-    resume_each(mlp, "mlp", cases, ARRAY_N(cases));
+    compare(mlp, "mlp", cases, ARRAY_N(cases), true);
+    compare(mlp, "mlp", four_heads, 1, false);
 }
 
-static void an_interrupted_gpt_goes_on_in_any_split(void)
+static void a_classifier_trains_alike_however_it_is_split(void)
 {
-    resume_each(gpt, "gpt", cases, ARRAY_N(cases));
-    resume_each(gpt, "gpt", transformer_cases, ARRAY_N(transformer_cases));
+    compare(classes, "classes", cases, ARRAY_N(cases), false);
+    compare(classes, "classes", four_heads, 1, false);
 }
 
-static void an_interrupted_llama_goes_on_in_any_split(void)
+static void one_layer_trains_alike_however_it_is_shared_out(void)
 {
-    resume_each(llama, "llama", cases, ARRAY_N(cases));
-    resume_each(llama, "llama", transformer_cases, ARRAY_N(transformer_cases));
+    compare(linear, "linear", cases, SHARING_N, false);
 }
+
+static void a_gpt_trains_alike_however_it_is_split_and_interrupted(void)
+{
+    compare(gpt, "gpt", cases, ARRAY_N(cases), true);
+    compare(gpt, "gpt", four_heads, ARRAY_N(four_heads), false);
+    compare(gpt, "gpt", transformer_cases, ARRAY_N(transformer_cases), true);
+}
+
+static void a_llama_trains_alike_however_it_is_split_and_interrupted(void)
+{
+    compare(llama, "llama", cases, ARRAY_N(cases), true);
+    compare(llama, "llama", transformer_cases, ARRAY_N(transformer_cases), true);
+}
+
+static void a_qwen_trains_alike_however_it_is_split(void)
+{
+    compare(qwen, "qwen", transformer_cases, ARRAY_N(transformer_cases), false);
+    compare(few_words, "few words", transformer_cases, ARRAY_N(transformer_cases), false);
+}
+
+/* ---- the bound, the snapshot, learning ---- */
 
 /* What has begun otherwise goes on otherwise: the snapshot counts, not only the seed. */
 static void a_resumed_training_depends_on_its_snapshot(void)
@@ -405,15 +396,12 @@ int main(void)
 {
     choose_folder();
     RUN(training_learns);
-    RUN(an_mlp_trains_alike_however_it_is_split);
+    RUN(an_mlp_trains_alike_however_it_is_split_and_interrupted);
     RUN(a_classifier_trains_alike_however_it_is_split);
     RUN(one_layer_trains_alike_however_it_is_shared_out);
-    RUN(a_gpt_trains_alike_however_it_is_split);
-    RUN(a_llama_trains_alike_however_it_is_split);
+    RUN(a_gpt_trains_alike_however_it_is_split_and_interrupted);
+    RUN(a_llama_trains_alike_however_it_is_split_and_interrupted);
     RUN(a_qwen_trains_alike_however_it_is_split);
-    RUN(an_interrupted_mlp_goes_on_in_any_split);
-    RUN(an_interrupted_gpt_goes_on_in_any_split);
-    RUN(an_interrupted_llama_goes_on_in_any_split);
     RUN(a_resumed_training_depends_on_its_snapshot);
     RUN(the_bound_tells_trainings_apart);
     return check_report();
