@@ -213,8 +213,8 @@ static void a_test_may_stop_within_a_row(void)
     static const char *const ends[] = {
         "128 1 flo",
         "128 1 float sum -1  ",
-        "128 1 float sum -1" KILLED "srun: error: one: task 0: Terminated\n",
-        "128 1 float sum -1 2 2 2 0 2" KILLED,
+        ("128 1 float sum -1" KILLED "srun: error: one: task 0: Terminated\n"),
+        ("128 1 float sum -1 2 2 2 0 2" KILLED),
         "128 1 float sum -1\n# end\n",
         "128 1 float sum -1 one: Test NCCL failure common.cu:401 'x / y' z z z z z z z\n",
     };
