@@ -116,15 +116,16 @@ SOURCES := $(sort $(filter-out $(PLUGINS) $(WINDOW_SOURCES), \
                                $(foreach f,$(FOLDERS),$(wildcard $(f)/*.c))))
 OBJECTS := $(SOURCES:%.c=$(BUILD)/obj/%.o)
 # With sanitizers optimising takes three times as long as the rest of compiling: what runs for
-# long under tests is optimised, and what fuzzers run; the rest not.
+# long under tests is optimised, and what fuzzers run; under the thread sanitizer what has threads.
 HOT := $(addprefix core/,arena graph intern json machine_tables numeral utf8) \
        $(addprefix exec/,backend_cpu bench_run data fabric% kernels% params program rendezvous% \
                          snapshot%) \
        $(addprefix sim/,caching% classes% cost% draft% engine% evq lower% maxmin memory% model% \
                         network pipeline% planner_% rank_group scenario% segments strategy/%) \
        traces/% $(addprefix profile/,align records%) $(addprefix viz/,fill font raster)
-ifeq ($(SAN),1)
-$(patsubst %.c,$(BUILD)/obj/%.o,$(filter-out $(addsuffix .c,$(HOT)),$(SOURCES))): private \
+ifneq ($(SAN),)
+HOT_HERE := $(if $(filter thread,$(SAN)),exec/% core/jobs,$(HOT))
+$(patsubst %.c,$(BUILD)/obj/%.o,$(filter-out $(addsuffix .c,$(HOT_HERE)),$(SOURCES))): private \
     ALL_CFLAGS += -O0
 endif
 ARCHIVE := $(BUILD)/liblockstep.a

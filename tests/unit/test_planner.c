@@ -246,7 +246,7 @@ static void check_settings(const char *scenario, uint32_t step)
     Err err = { 0 };
     PlanOptions o = options_of(scenario, 8);
     CHECK(plan_open(&p, &o, &err) && plan_enumerate(&p, &err));
-    for (uint32_t k = 0; k < p.n; k += step) {
+    for (uint32_t k = 0; k < p.n; k += step * check_one_in()) {
         char text[PLAN_SETTINGS_MAX][PLAN_SETTING_CAP];
         Setting settings[PLAN_SETTINGS_MAX];
         uint32_t n = plan_settings(text, &p, &p.candidates[k]);
@@ -1110,7 +1110,7 @@ static void the_best_fit_with_fragmentation(void)
 static void the_ten_best_fit_with_all_simulated(void)
 {
     static const char *const memory[] = { "24GiB", "32GiB" };
-    for (size_t i = 0; i < ARRAY_N(memory); i++) {
+    for (size_t i = 0; i < check_cases(ARRAY_N(memory)); i++) {
         Setting settings[] = { { "cluster.gpu.memory_bytes", memory[i] },
                                { "parallel.pp", "1" },
                                { "parallel.cp", "1" } };
@@ -1333,7 +1333,7 @@ static void schedules_of_the_stack_are_tried(void)
         { "zero-bubble-2023", { "parallel.schedule", "1f1b" }, "", NULL, NULL },
         { "lockstep", { 0 }, "zb-h1 zb-1p zb-2p zbv dualpipe", NULL, NULL },
     };
-    for (size_t i = 0; i < ARRAY_N(cases); i += every_other()) {
+    for (size_t i = 0; i < ARRAY_N(cases); i += check_one_in() > 1 ? ARRAY_N(cases) - 1 : 1) {
         Setting settings[] = { { "software", cases[i].software },
                                { "parallel.pp", "4" },
                                { "parallel.tp", "2" },
