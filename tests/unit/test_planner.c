@@ -1333,7 +1333,7 @@ static void schedules_of_the_stack_are_tried(void)
         { "zero-bubble-2023", { "parallel.schedule", "1f1b" }, "", NULL, NULL },
         { "lockstep", { 0 }, "zb-h1 zb-1p zb-2p zbv dualpipe", NULL, NULL },
     };
-    for (size_t i = 0; i < ARRAY_N(cases); i += check_one_in() > 1 ? ARRAY_N(cases) - 1 : 1) {
+    for (size_t i = 0; i<ARRAY_N(cases); i += check_one_in()> 1 ? ARRAY_N(cases) - 1 : 1) {
         Setting settings[] = { { "software", cases[i].software },
                                { "parallel.pp", "4" },
                                { "parallel.tp", "2" },
