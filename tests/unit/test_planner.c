@@ -795,12 +795,8 @@ static const struct {
     Setting own; /* where there is one */
     bool slow;   /* slow_nodes, too */
 } bound_cases[] = {
-    { "scenarios/examples/toy-mlp-ddp.json",
-      4,
-      0,
-      "generic",
-      { 0 },
-      false }, /* sanitizers: it */
+    /* The first is what sanitizers take. */
+    { "scenarios/examples/toy-mlp-ddp.json", 4, 0, "generic", { 0 }, false },
     { "scenarios/examples/gpt2-ddp.json", 4, 0.25, "generic", { 0 }, false },
     { "scenarios/examples/llama3-8b-fsdp.json", 16, 0.25, "generic", { 0 }, false },
     { "scenarios/examples/gpt2-ddp.json",
@@ -1333,7 +1329,8 @@ static void schedules_of_the_stack_are_tried(void)
         { "zero-bubble-2023", { "parallel.schedule", "1f1b" }, "", NULL, NULL },
         { "lockstep", { 0 }, "zb-h1 zb-1p zb-2p zbv dualpipe", NULL, NULL },
     };
-    for (size_t i = 0; i<ARRAY_N(cases); i += check_one_in()> 1 ? ARRAY_N(cases) - 1 : 1) {
+    const size_t step = check_one_in() > 1 ? ARRAY_N(cases) - 1 : 1; /* sanitizers: two */
+    for (size_t i = 0; i < ARRAY_N(cases); i += step) {
         Setting settings[] = { { "software", cases[i].software },
                                { "parallel.pp", "4" },
                                { "parallel.tp", "2" },
