@@ -42,8 +42,7 @@ static void take_row(Work *w, const NcclRow *r, uint32_t log, uint32_t nth)
         return;
     }
     uint32_t nodes_n = machine_nodes_of_hosts(&w->fit.stands, t->hosts_n);
-    if (t->ranks_n < 2 || t->ranks_n != t->hosts_n * t->gpus_n || t->hosts_n % nodes_n ||
-        r->cpu_time || !(r->time_us > 0) || r->size_bytes == 0) {
+    if (!nccl_row_is_sound(t, r, nodes_n)) {
         w->skipped_other++;
         return;
     }
@@ -142,9 +141,7 @@ static void say_failed(const Work *w)
         const NcclTest *t = &w->log.tests[i];
         if (t->failed)
             fprintf(stderr, "lockstep: '%.200s' says that its %.60s failed\n", t->file, t->op);
-        if (t->cut_line > 0)
-            fprintf(stderr, "lockstep: '%.200s' stops within its line %u, which is left out\n",
-                    t->file, (unsigned)t->cut_line);
+        nccl_say_cut(stderr, t);
     }
 }
 

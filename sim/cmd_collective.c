@@ -106,13 +106,6 @@ static bool is_of_op(const Options *o, const NcclTest *t, const NcclRow *r)
     return measured_op_of(t->op) == o->kind && !r->in_place;
 }
 
-/* nodes_n: that the test's hosts are. */
-static bool is_sound(const NcclTest *t, const NcclRow *r, uint32_t nodes_n)
-{
-    return r->wrong <= 0 && !r->cpu_time && r->time_us > 0 && r->size_bytes > 0 &&
-           t->ranks_n == t->hosts_n * t->gpus_n && t->ranks_n > 1 && t->hosts_n % nodes_n == 0;
-}
-
 static bool is_asked(const Options *o, const NcclTest *t, const NcclRow *r, uint32_t nodes_n)
 {
     return (!o->sized || (r->size_bytes >= o->size_first && r->size_bytes <= o->size_last)) &&
@@ -144,7 +137,7 @@ static bool add_log(Work *w, Err *err)
         const NcclRow *r = &w->log.rows[i];
         const NcclTest *t = &w->log.tests[r->test];
         uint32_t nodes_n = machine_nodes_of_hosts(&w->m, t->hosts_n);
-        bool is = is_of_op(o, t, r), use = is && is_sound(t, r, nodes_n);
+        bool is = is_of_op(o, t, r), use = is && nccl_row_is_sound(t, r, nodes_n);
         of_op += is;
         sound += use;
         if (!use || !is_asked(o, t, r, nodes_n))
@@ -357,9 +350,8 @@ static void say_cut(const Work *w)
 {
     for (uint32_t i = 0; i < w->log.tests_n; i++) {
         const NcclTest *t = &w->log.tests[i];
-        if (t->cut_line > 0 && measured_op_of(t->op) == w->o->kind)
-            fprintf(stderr, "lockstep: '%.200s' stops within its line %u, which is left out\n",
-                    t->file, (unsigned)t->cut_line);
+        if (measured_op_of(t->op) == w->o->kind)
+            nccl_say_cut(stderr, t);
     }
 }
 

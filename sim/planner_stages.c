@@ -102,6 +102,8 @@ static double speed_of(const Gpu *gpu, DType precision)
  * of them cannot do it. */
 static bool stage_speeds(double *speed, const Plan *p, const PlanCandidate *c)
 {
+    if (p->bases[c->base].machine.types_n == 1)
+        return false;
     const Scenario s = plan_scenario(p, c);
     const Machine *m = &s.machine;
     uint32_t gpus = plan_gpus(c), inner = 1; /* neighbours in a stage */
@@ -110,7 +112,7 @@ static bool stage_speeds(double *speed, const Plan *p, const PlanCandidate *c)
         inner *= degree[s.parallel.order[i]] ? degree[s.parallel.order[i]] : 1;
     for (uint32_t k = 0; k < c->pp; k++)
         speed[k] = INFINITY;
-    for (uint32_t i = 0; i < m->types_n && m->types_n > 1; i++) {
+    for (uint32_t i = 0; i < m->types_n; i++) {
         const NodeType *t = &m->types[i];
         uint64_t end = min_u64(t->first_rank + (uint64_t)t->count * t->gpus_n, gpus);
         double its = speed_of(t->gpu, s.training.precision);

@@ -563,6 +563,19 @@ bool nccl_tests_open(Timeline *t, const char *path, Err *err)
     return false;
 }
 
+bool nccl_row_is_sound(const NcclTest *t, const NcclRow *r, uint32_t nodes_n)
+{
+    return r->wrong <= 0 && !r->cpu_time && r->time_us > 0 && r->size_bytes > 0 &&
+           t->ranks_n == t->hosts_n * t->gpus_n && t->ranks_n > 1 && t->hosts_n % nodes_n == 0;
+}
+
+void nccl_say_cut(FILE *out, const NcclTest *t)
+{
+    if (t->cut_line > 0)
+        fprintf(out, "lockstep: '%.200s' stops within its line %u, which is left out\n",
+                t->file, (unsigned)t->cut_line);
+}
+
 void nccl_log_free(NcclLog *l)
 {
     free(l->tests);

@@ -27,6 +27,8 @@
 #ifndef LOCKSTEP_TRACES_NCCL_TESTS_H
 #define LOCKSTEP_TRACES_NCCL_TESTS_H
 
+#include <stdio.h>
+
 #include "core/arena.h"
 #include "core/err.h"
 #include "core/timeline.h"
@@ -74,6 +76,13 @@ bool nccl_log_matches(const char *head, size_t n);
 bool nccl_log_read(NcclLog *l, const char *path, Err *err);
 bool nccl_log_parse(NcclLog *l, const char *text, size_t n, const char *name, Err *err);
 void nccl_log_free(NcclLog *l);
+
+/* A row that tells what a collective of GPUs costs: measured on as many GPUs of each host, on whole
+ * nodes (nodes_n of them), by the wall clock, with values that were right. */
+bool nccl_row_is_sound(const NcclTest *t, const NcclRow *r, uint32_t nodes_n);
+
+/* "lockstep: 'a.log' stops within its line 9, which is left out"; nothing where it does not. */
+void nccl_say_cut(FILE *out, const NcclTest *t);
 
 /* For the table of formats: never a timeline, and a sentence that says what the file holds. */
 bool nccl_tests_matches(const uint8_t *head, size_t n);
