@@ -93,9 +93,11 @@ FREETYPE_CFLAGS := $(or $(shell pkg-config --cflags freetype2 2>/dev/null), \
                         -I/usr/include/freetype2)
 $(BUILD)/obj/viz/font_file.o: private ALL_CFLAGS += $(FREETYPE_CFLAGS)
 # Loops of the CPU's kernels, of sums and of the rasteriser are written to be vectorised, which
-# gcc 12 does at -O3.
+# gcc 12 does at -O3; those that compare or take roots only where nobody asks whether a number
+# trapped or set errno, which changes none.
 ifeq ($(SAN)$(FUZZER),)
-$(addprefix $(BUILD)/obj/exec/,kernels.o kernels%.o data.o fabric_sum.o): private ALL_CFLAGS += -O3
+$(addprefix $(BUILD)/obj/exec/,kernels.o kernels%.o data.o fabric_sum.o): private \
+    ALL_CFLAGS += -O3 -fno-trapping-math -fno-math-errno
 $(BUILD)/obj/viz/rast%.o: private ALL_CFLAGS += -O3
 endif
 # Half of a build's time would go into optimising tests that run for milliseconds.

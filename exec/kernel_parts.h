@@ -49,6 +49,16 @@ void sum_rows(double *sums, const float *x, uint64_t rows, uint64_t columns);
 /* y = sums, or y += sums (ARG_UPDATE). */
 void put_sums(float *y, const double *sums, uint64_t n, uint8_t mode);
 
+/* ---- rows ---- */
+
+double row_sum(const float *x, uint64_t n);
+double row_squares(const float *x, double mean, uint64_t n); /* of what differs from the mean */
+double row_dot(const float *a, const float *b, uint64_t n);
+float row_max(const float *x, uint64_t n); /* -INFINITY of none */
+/* x = exp(x - less) by */
+void row_exp(float *x, float less, float by, uint64_t n);
+double row_sum_of_exp(const float *x, float less, uint64_t n);
+
 /* ---- chunks: numbers [at, at + n) of a buffer ---- */
 
 enum { CHUNK = 2048 };

@@ -136,18 +136,15 @@ static void clear_keys(const Shape *s, Side out)
 /* In place on x[begin, end), zeros elsewhere below n; returns log sum exp. */
 static float softmax_row(float *x, KeySpan span, uint64_t n)
 {
-    float top = -INFINITY;
-    double sum = 0;
-    for (uint64_t k = span.begin; k < span.end; k++)
-        top = x[k] > top ? x[k] : top;
-    for (uint64_t k = span.begin; k < span.end; k++) {
-        x[k] = expf(x[k] - top);
-        sum += (double)x[k];
-    }
+    float *seen = x + span.begin, top;
+    uint64_t seen_n = span.end - span.begin;
+    top = row_max(seen, seen_n);
+    row_exp(seen, top, 1, seen_n);
+    double sum = row_sum(seen, seen_n);
     float by = (float)(1 / sum);
     memset(x, 0, span.begin * sizeof *x);
-    for (uint64_t k = span.begin; k < span.end; k++)
-        x[k] *= by;
+    for (uint64_t k = 0; k < seen_n; k++)
+        seen[k] *= by;
     memset(x + span.end, 0, (n - span.end) * sizeof *x);
     return top + (float)log(sum);
 }
@@ -157,14 +154,6 @@ static void softmax_row_back(float *dp, const float *p, uint64_t n, float sum, f
 {
     for (uint64_t k = 0; k < n; k++)
         dp[k] = p[k] * (dp[k] - sum) * scale;
-}
-
-static float dot(const float *a, const float *b, uint64_t n)
-{
-    double sum = 0;
-    for (uint64_t i = 0; i < n; i++)
-        sum += (double)a[i] * (double)b[i];
-    return (float)sum;
 }
 
 /* ---- fused ---- */
@@ -229,8 +218,9 @@ static void fused_forward(const Fused *f, const Head *h)
 /* P of a row from its scores. */
 static void probabilities(float *x, KeySpan span, KeySpan all, float lse)
 {
-    for (uint64_t k = all.begin; k < all.end; k++)
-        x[k] = k >= span.begin && k < span.end ? expf(x[k] - lse) : 0;
+    memset(x + all.begin, 0, (span.begin - all.begin) * sizeof *x);
+    row_exp(x + span.begin, lse, 1, span.end - span.begin);
+    memset(x + span.end, 0, (all.end - span.end) * sizeof *x);
 }
 
 static void fused_backward(const Fused *f, const Head *h)
@@ -243,8 +233,9 @@ static void fused_backward(const Fused *f, const Head *h)
         probabilities(f->p + i * s->keys, seen(s, h->row + i), h->span, *lse_at(f, h, i));
     over_queries(h, f->dv, f->p, s->keys, f->y);
     for (uint64_t i = 0; i < h->n; i++) {
-        float sum = dot(query_at(s, f->y, h->sample, h->head, h->row + i),
-                        query_at(s, f->out, h->sample, h->head, h->row + i), s->width);
+        const float *dy = query_at(s, f->y, h->sample, h->head, h->row + i);
+        const float *y = query_at(s, f->out, h->sample, h->head, h->row + i);
+        float sum = (float)row_dot(dy, y, s->width);
         float *dp = f->dp + i * s->keys + first;
         softmax_row_back(dp, f->p + i * s->keys + first, n, sum, s->scale);
     }
@@ -433,7 +424,7 @@ void kernel_softmax(KernelEnv *env, const Program *p, const Task *t)
     for (uint64_t r = 0; r < rows->rows; r++) {
         float *a = c.x[0] + r * s.keys, *b = c.x[1] + r * s.keys;
         if (!op_is_forward(t->op)) {
-            softmax_row_back(a, b, s.keys, dot(a, b, s.keys), s.scale);
+            softmax_row_back(a, b, s.keys, (float)row_dot(a, b, s.keys), s.scale);
             continue;
         }
         for (uint64_t k = 0; k < s.keys; k++)

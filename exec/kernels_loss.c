@@ -148,29 +148,13 @@ static bool holds(const Logits *l, int64_t target)
     return target >= l->first && (uint64_t)(target - l->first) < l->n;
 }
 
-static float maximum_of(const float *x, uint64_t n)
-{
-    float top = -INFINITY;
-    for (uint64_t i = 0; i < n; i++)
-        top = x[i] > top ? x[i] : top;
-    return top;
-}
-
-static double sum_of_exp(const float *x, uint64_t n, float top)
-{
-    double sum = 0;
-    for (uint64_t i = 0; i < n; i++)
-        sum += (double)expf(x[i] - top);
-    return sum;
-}
-
 /* The gradient in place of the logits. */
 static void logits_back(const Logits *l, float *x, int64_t target, float top, double sum)
 {
     float by = target < 0 ? 0 : (float)((double)l->by / sum);
-    for (uint64_t i = 0; i < l->n; i++)
-        x[i] = by == 0 ? 0 : expf(x[i] - top) * by;
-    memset(x + l->n, 0, (l->columns - l->n) * sizeof *x);
+    uint64_t n = by == 0 ? 0 : l->n;
+    row_exp(x, top, by, n);
+    memset(x + n, 0, (l->columns - n) * sizeof *x);
     if (holds(l, target))
         x[target - l->first] -= l->by;
 }
@@ -181,8 +165,8 @@ static void loss_of_rows(Call *c, const Logits *l)
     const int64_t *targets = buffer_i64(c->env, &c->b[1]);
     double loss = 0;
     for (uint64_t r = 0; r < l->rows; r++) {
-        float *x = c->x[0] + r * l->columns, top = maximum_of(x, l->n);
-        double sum = sum_of_exp(x, l->n, top);
+        float *x = c->x[0] + r * l->columns, top = row_max(x, l->n);
+        double sum = row_sum_of_exp(x, top, l->n);
         if (holds(l, targets[r]))
             loss += log(sum) - ((double)x[targets[r] - l->first] - (double)top);
         logits_back(l, x, targets[r], top, sum);
@@ -208,7 +192,7 @@ static void loss_over_tp(Call *c, const Logits *l)
 static void maxima(Call *c, const Logits *l)
 {
     for (uint64_t r = 0; r < l->rows; r++)
-        c->x[1][r] = maximum_of(c->x[0] + r * l->columns, l->n);
+        c->x[1][r] = row_max(c->x[0] + r * l->columns, l->n);
 }
 
 /* logits targets maximum -> sums */
@@ -218,7 +202,7 @@ static void sums_over_tp(Call *c, const Logits *l)
     for (uint64_t r = 0; r < l->rows; r++) {
         const float *x = c->x[0] + r * l->columns;
         float top = c->x[2][r], *sums = c->x[3] + 2 * r;
-        sums[0] = (float)sum_of_exp(x, l->n, top);
+        sums[0] = (float)row_sum_of_exp(x, top, l->n);
         sums[1] = holds(l, targets[r]) ? x[targets[r] - l->first] - top : 0;
     }
 }

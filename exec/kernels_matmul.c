@@ -244,13 +244,6 @@ OpFn activation_of(OpFn epilogue)
     return gelu ? FN_GELU : relu ? FN_RELU : FN_NONE;
 }
 
-static void add_bias(float *y, const float *b, uint64_t rows, uint64_t columns)
-{
-    for (uint64_t r = 0; r < rows; r++)
-        for (uint64_t c = 0; c < columns; c++)
-            y[r * columns + c] += b[c];
-}
-
 /* x w [b] -> [pre] y */
 static void forward(Call *c)
 {
@@ -261,12 +254,15 @@ static void forward(Call *c)
     float *pre = c->x[reads], *y = c->x[last];
     gemm(&(Gemm){ false, true, s->m, s->n, s->k, operand(c, 0, &spare), s->k,
                   operand(c, 1, &spare), s->k, pre, s->n, 1, 0 });
-    if (reads == 3)
-        add_bias(pre, c->x[2], s->m, s->n);
-    if (act == FN_NONE)
-        return;
-    round_to(c->b[reads].dtype, pre, s->m * s->n);
-    activate(c->env, act, pre, y, s->m * s->n);
+    for (uint64_t r = 0; r < s->m && (reads == 3 || act != FN_NONE); r++) {
+        float *row = pre + r * s->n;
+        for (uint64_t i = 0; reads == 3 && i < s->n; i++)
+            row[i] += c->x[2][i];
+        if (act == FN_NONE)
+            continue;
+        round_to(c->b[reads].dtype, row, s->n);
+        activate(c->env, act, row, y + r * s->n, s->n);
+    }
 }
 
 /* dy w -> dx */

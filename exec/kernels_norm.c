@@ -51,13 +51,9 @@ typedef struct Stats {
 
 static Stats measure(const Shape *s, const float *x)
 {
-    double sum = 0, squares = 0;
-    for (uint64_t i = 0; i < s->width && s->stats == 2; i++)
-        sum += (double)x[i];
-    double n = (double)s->width, mean = sum / n;
-    for (uint64_t i = 0; i < s->width; i++)
-        squares += ((double)x[i] - mean) * ((double)x[i] - mean);
-    return (Stats){ (float)mean, (float)(1 / sqrt(squares / n + s->eps)) };
+    double n = (double)s->width, mean = s->stats == 2 ? row_sum(x, s->width) / n : 0;
+    double variance = row_squares(x, mean, s->width) / n;
+    return (Stats){ (float)mean, (float)(1 / sqrt(variance + s->eps)) };
 }
 
 static Stats load(const Shape *s, const float *stats, uint64_t vector)
@@ -83,29 +79,25 @@ static void norm_vector(const Shape *s, const float *x, Stats v, const float *ga
     }
 }
 
-/* Adds this vector's part to dgain and dshift. */
-static void gain_gradient(const Shape *s, const float *dy, const float *x, Stats v,
-                          double *dgain, double *dshift)
+/* Adds this vector's part to dgain and dshift; h: xhat. */
+static void gain_gradient(const float *restrict dy, const float *restrict h,
+                          double *restrict dgain, double *restrict dshift, uint64_t n)
 {
-    for (uint64_t i = 0; i < s->width; i++)
-        dgain[i] += (double)dy[i] * (double)((x[i] - v.mean) * v.r);
-    for (uint64_t i = 0; i < s->width; i++)
+    for (uint64_t i = 0; i < n; i++)
+        dgain[i] += (double)dy[i] * (double)h[i];
+    for (uint64_t i = 0; i < n; i++)
         dshift[i] += (double)dy[i];
 }
 
-static void norm_vector_back(const Shape *s, const float *dy, const float *x, Stats v,
-                             const float *gain, const float *ds, float *dx)
+/* g: dy gain, the vector's; h: xhat */
+static void norm_vector_back(const Shape *s, const float *g, const float *h, float r,
+                             const float *ds, float *dx)
 {
-    double sum = 0, along = 0, n = (double)s->width;
+    double n = (double)s->width;
+    float mean = s->stats == 2 ? (float)(row_sum(g, s->width) / n) : 0;
+    float along = (float)(row_dot(g, h, s->width) / n);
     for (uint64_t i = 0; i < s->width; i++) {
-        double g = (double)dy[i] * (gain ? (double)gain[i] : 1);
-        sum += g;
-        along += g * (double)((x[i] - v.mean) * v.r);
-    }
-    float mean = s->stats == 2 ? (float)(sum / n) : 0, mean_along = (float)(along / n);
-    for (uint64_t i = 0; i < s->width; i++) {
-        float g = gain ? dy[i] * gain[i] : dy[i];
-        float d = v.r * (g - mean - (x[i] - v.mean) * v.r * mean_along);
+        float d = r * (g[i] - mean - h[i] * along);
         dx[i] = ds ? d + ds[i] : d;
     }
 }
@@ -193,11 +185,12 @@ const Buffer *gain_of_k(const Program *p, const Task *t, const Buffer *q, uint32
 
 typedef struct Back {
     Shape s;
-    Gains g;
+    Gains gains;
     const float *dy, *x, *stats, *ds;
     float *dx;
     uint64_t x_stride, dx_stride;
     double *sums; /* dgain, dshift: of q, of k */
+    float *g, *h; /* of a vector: dy gain, xhat */
 } Back;
 
 static void back_row(const Back *b, uint64_t r)
@@ -207,10 +200,15 @@ static void back_row(const Back *b, uint64_t r)
         uint32_t kind = i >= s->first_vectors;
         uint64_t at = i * s->width;
         const float *dy = b->dy + r * s->columns + at, *x = b->x + r * b->x_stride + at;
+        const float *gain = b->gains.gain[kind];
         double *sums = b->sums + kind * 2 * s->width;
         Stats v = load(s, b->stats, r * s->vectors + i);
-        gain_gradient(s, dy, x, v, sums, sums + s->width);
-        norm_vector_back(s, dy, x, v, b->g.gain[kind],
+        for (uint64_t k = 0; k < s->width; k++)
+            b->h[k] = (x[k] - v.mean) * v.r;
+        for (uint64_t k = 0; gain && k < s->width; k++)
+            b->g[k] = dy[k] * gain[k];
+        gain_gradient(dy, b->h, sums, sums + s->width, s->width);
+        norm_vector_back(s, gain ? b->g : dy, b->h, v.r,
                          b->ds ? b->ds + r * s->columns + at : NULL,
                          b->dx + r * b->dx_stride + at);
     }
@@ -227,12 +225,18 @@ static void put_gains(const Call *c, const Back *b, uint32_t first)
     }
 }
 
+/* Three vectors behind the sums: gain of k, g, h. */
+static float *rows_of_scratch(const Call *c, const Shape *s)
+{
+    return (float *)((double *)c->extra + 4 * s->width);
+}
+
 /* Widened gain of k behind the sums in scratch. */
 static const float *load_gain_of_k(const Call *c, const Shape *s, uint32_t results)
 {
     const Buffer *b = gain_of_k(c->p, c->t, &c->b[3], (c->n - results) / 2);
     ASSERT(b); /* forward came before */
-    float *temp = (float *)((double *)c->extra + 4 * s->width);
+    float *temp = rows_of_scratch(c, s);
     numbers_widen(b->dtype, buffer_data(c->env, b), s->width, temp);
     return temp;
 }
@@ -250,10 +254,11 @@ static void backward(Call *c)
     b.dx_stride = c->b[reads].elements / s->rows;
     b.sums = c->extra;
     memset(b.sums, 0, 4 * s->width * sizeof *b.sums);
-    b.g.gain[0] = gains ? c->x[3] : NULL;
-    b.g.gain[1] = gains > 1 ? c->x[4] : NULL;
+    b.g = rows_of_scratch(c, s) + s->width, b.h = b.g + s->width;
+    b.gains.gain[0] = gains ? c->x[3] : NULL;
+    b.gains.gain[1] = gains > 1 ? c->x[4] : NULL;
     if (gains == 1 && s->vectors > 1)
-        b.g.gain[1] = load_gain_of_k(c, s, reads + 1);
+        b.gains.gain[1] = load_gain_of_k(c, s, reads + 1);
     for (uint64_t r = 0; r < s->rows; r++)
         back_row(&b, r);
     if (c->n > reads + 1)
@@ -263,7 +268,7 @@ static void backward(Call *c)
 void kernel_norm(KernelEnv *env, const Program *p, const Task *t)
 {
     uint64_t width = t->op->u.rows.columns;
-    uint64_t extra = 4 * width * sizeof(double) + width * sizeof(float);
+    uint64_t extra = 4 * width * sizeof(double) + 3 * width * sizeof(float);
     CallWrites writes = op_is_forward(t->op) ? CALL_WHOLLY : CALL_PARTLY;
     Call c = call_open(env, p, t, writes, extra);
     if (op_is_forward(t->op))

@@ -325,7 +325,7 @@ static int measure_rank(const RankPlace *place, void *user)
             s->transfer[i] = r;
     }
     BenchTransfer t = { OP_ALL_REDUCE, 256 * KIB };
-    hand_optimizer(&h, 10000);
+    hand_optimizer(&h, 60000); /* long enough to be beside one */
     BenchPlan plan = { &h.k, 60, 1, &t, 60, place->world };
     ok = ok && bench_run(&r, &rank, &plan, &few, true, &err);
     if (place->rank == 0)
