@@ -69,7 +69,8 @@ static int16_t cut_i16(FT_Pos x)
     return (int16_t)max_i64(INT16_MIN, min_i64(INT16_MAX, x));
 }
 
-static uint8_t tag_of(char tag)
+/* Tags are chars in FreeType up to 2.13.2, and unsigned since. */
+static uint8_t tag_of(unsigned char tag)
 {
     int kind = FT_CURVE_TAG(tag);
     return kind == FT_CURVE_TAG_ON      ? OUTLINE_ON
@@ -90,7 +91,7 @@ static bool outline_of(FontFile *file, FT_UInt index, Outline *o, Arena *arena)
     for (uint32_t i = 0; i < n; i++)
         points[i] = (OutlinePoint){ .x = cut_i16(shape->points[i].x),
                                     .y = cut_i16(shape->points[i].y),
-                                    .tag = tag_of(shape->tags[i]) };
+                                    .tag = tag_of((unsigned char)shape->tags[i]) };
     for (int c = 0; c < shape->n_contours; c++)
         points[shape->contours[c]].last = true;
     *o = (Outline){ .points = points,
