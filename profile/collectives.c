@@ -530,12 +530,20 @@ static void match_runs(Collectives *c, uint32_t channel, Runs *r)
     c->unmatched_n += alone_n;
 }
 
+/* Sends and receives of which nobody says who sends to whom. */
+static bool is_loose(const CollChannel *ch, const Runs *r, const Timeline *t)
+{
+    return ch->group == NONE_U32 && ch->from == NONE_U32 &&
+           t->span_class[r->keyed->part.span] == SPAN_P2P;
+}
+
 static void match_channel(Collectives *c, uint32_t channel, Runs *r, StepsAtHand *steps,
                           const Timeline *t, const Covers *covers)
 {
     CollChannel *ch = &c->channels[channel];
     open_runs(r, c, ch, t);
     ch->ranks_n = r->runs_n;
+    ch->loose = c->ranks_n > 2 && is_loose(ch, r, t);
     ch->match_first = c->matches_n;
     ch->by = ch->group == NONE_U32 && ch->from == NONE_U32 ? MATCH_BY_STREAM : MATCH_BY_GROUP;
     if (r->runs_n > 1 && ch->by == MATCH_BY_GROUP && all_numbered(r, t)) {
@@ -581,7 +589,7 @@ void collectives_find(Collectives *c, const Timeline *t, const Covers *covers,
     *c = (Collectives){ .ranks_n = covers->n };
     c->ranks = mem_zero(covers->n, sizeof *c->ranks);
     match_all(c, t, covers);
-    collectives_clocks(c);
+    collectives_refuse_guesses(c, t);
     collectives_sum(c, t, covers, selection ? selection : &all);
 }
 

@@ -25,8 +25,9 @@
  *
  * A channel whose ranks disagree in how many they have, or in all orders in what the
  * n-th is, or that has more ranks than its group, is refused with a sentence; its kernels
- * count as unmatched.  By number and by step not all need be there: those with a partner
- * are matched, the others counted.
+ * count as unmatched; so is one without a group most of whose matches would end on one rank
+ * before they begin on another (collectives_guess.c).  By number and by step not all need be
+ * there: those with a partner are matched, the others counted.
  *
  * CLOCKS of the ranks are compared on the ends of matched collectives: the offset
  * of a rank is the median of what its ends are late, the residual what ends differ
@@ -74,6 +75,7 @@ typedef struct CollChannel {
     uint32_t from, to;        /* ranks of a pair; NONE_U32 for groups and streams */
     uint32_t stream;          /* k-th that communicates, from 0 */
     uint32_t ranks_n;         /* that have kernels here */
+    bool loose; /* no group, and clocks are not to be had from it: see collectives_guess.c */
     MatchBy by;
     const char *refusal; /* a sentence, or NULL */
     uint64_t part_first, parts_n;

@@ -91,8 +91,20 @@ static bool spread_over_channel(Collectives *c, const CollChannel *ch)
 
 /*
  * A send ends when its data have left, a receive when they are there, so pairs are
- * only used where nothing else connects.  Each island of ranks has its own zero.
+ * only used where no group connects; what was matched without a group, where nothing else
+ * does; never what may be a pipeline's.  Each island of ranks has its own zero.
  */
+enum { TRUST_GROUP, TRUST_PAIR, TRUST_STREAM, TRUST_N };
+
+static int trust_of(const CollChannel *ch)
+{
+    if (ch->loose || ch->matches_n == 0)
+        return TRUST_N;
+    if (ch->from != NONE_U32)
+        return TRUST_PAIR;
+    return ch->group == NONE_U32 ? TRUST_STREAM : TRUST_GROUP;
+}
+
 static void spread(Collectives *c)
 {
     for (uint32_t root = 0; root < c->ranks_n; root++) {
@@ -101,9 +113,9 @@ static void spread(Collectives *c)
         c->ranks[root].is_aligned = true;
         for (bool changed = true; changed;) {
             changed = false;
-            for (int pairs = 0; pairs < 2 && !changed; pairs++)
+            for (int trust = 0; trust < TRUST_N && !changed; trust++)
                 for (uint32_t k = 0; k < c->channels_n; k++)
-                    if ((c->channels[k].from != NONE_U32) == pairs && c->channels[k].matches_n)
+                    if (trust_of(&c->channels[k]) == trust)
                         changed |= spread_over_channel(c, &c->channels[k]);
         }
     }
@@ -140,6 +152,11 @@ static void find_residual(Collectives *c)
 
 void collectives_clocks(Collectives *c)
 {
+    c->clocks_differ = false;
+    for (uint32_t r = 0; r < c->ranks_n; r++) {
+        c->ranks[r].offset_ns = 0;
+        c->ranks[r].is_aligned = false;
+    }
     c->clocks_compared = c->matches_n > 0;
     if (!c->clocks_compared)
         return;

@@ -57,8 +57,10 @@ static inline bool runs_equal_counts(const Runs *r)
 bool runs_key_by_step(Runs *r, StepsAtHand *steps, const Timeline *t, const Covers *covers);
 void steps_at_hand_free(StepsAtHand *s);
 
-/* Fills clocks and the ranks' offsets. */
+/* Fills clocks and the ranks' offsets; may be called again. */
 void collectives_clocks(Collectives *c);
+/* collectives_guess.c: refuses channels without a group that cannot be one; fills clocks. */
+void collectives_refuse_guesses(Collectives *c, const Timeline *t);
 /* Fills what remains: waits, rows, sums of ranks. */
 void collectives_sum(Collectives *c, const Timeline *t, const Covers *covers,
                      const Selection *selection);

@@ -253,6 +253,116 @@ static void groups_that_cannot_be_told_apart_are_refused(void)
     done(&f, &w);
 }
 
+/* ---- guesses ---- */
+
+enum { APART_NS = 1000000, EACH_NS = 300000 };
+
+/* Four ranks without groups, six all-reduces each; those of ranks 2 and 3 are late_ns[i] later. */
+static void build_unnamed(World *w, const int64_t late_ns[6])
+{
+    Coll c = all_reduce(-1);
+    c.group = NULL;
+    c.ranks_n = 0;
+    for (uint32_t r = 0; r < 4; r++) {
+        uint32_t gpu = world_stream(w, r, 7);
+        for (uint32_t i = 0; i < 6; i++) {
+            int64_t at_ns = (int64_t)10 * APART_NS * i + (r / 2 ? late_ns[i] : 0);
+            world_comm(w, gpu, c, at_ns, at_ns + EACH_NS);
+        }
+    }
+}
+
+/* Two pairs of ranks, each at its own pace: by the clocks of the one before they never meet. */
+static void unnamed_groups_of_several_paces_are_refused(void)
+{
+    World w = { 0 };
+    build_unnamed(&w, (int64_t[]){ 0, APART_NS, 0, 2 * APART_NS, -APART_NS, APART_NS });
+    Found f = find(&w);
+    CHECK_STR(
+        "stream 1 of those that communicate: of 5 collectives of all ranks 5 would end on "
+        "one before they begin on another: these are of several groups, which the trace "
+        "does not name, not matched",
+        f.c.channels[0].refusal);
+    CHECK_INT(MATCH_NONE, f.c.channels[0].by);
+    CHECK_U64(0, f.c.matches_n);
+    CHECK_U64(24, f.c.unmatched_n);
+    CHECK(!f.c.clocks_compared && !f.c.clocks_differ);
+    CHECK_INT(1, f.c.rows_n);
+    CHECK_INT(-1, f.c.rows[0].wait_ns);
+    done(&f, &w);
+}
+
+/* One that is off by an offset, drifts and once jumps is a clock. */
+static void a_clock_that_drifts_is_no_other_group(void)
+{
+    World w = { 0 };
+    build_unnamed(&w,
+                  (int64_t[]){ 5 * APART_NS, 5 * APART_NS + 200000, 5 * APART_NS + 400000,
+                               5 * APART_NS + 600000, 7 * APART_NS, 7 * APART_NS + 200000 });
+    Found f = find(&w);
+    CHECK(!f.c.channels[0].refusal);
+    CHECK_U64(6, f.c.matches_n);
+    CHECK(f.c.clocks_differ);
+    done(&f, &w);
+}
+
+/* What one refusal leaves in doubt sets no clocks: its streams are those of the same groups. */
+static void after_a_refusal_no_guess_sets_a_clock(void)
+{
+    World w = { 0 };
+    build_unnamed(&w, (int64_t[]){ 0, APART_NS, 0, 2 * APART_NS, -APART_NS, APART_NS });
+    Coll c = all_reduce(-1);
+    c.group = NULL;
+    for (uint32_t r = 0; r < 4; r++) {
+        int64_t at_ns = (int64_t)90 * APART_NS + 200000 * (r % 2);
+        world_comm(&w, world_stream(&w, r, 8), c, at_ns, at_ns + EACH_NS);
+    }
+    Found f = find(&w);
+    CHECK(f.c.channels[0].refusal && !f.c.channels[1].refusal);
+    CHECK_U64(1, f.c.matches_n);
+    CHECK_INT((int64_t)f.c.channels[1].part_first, (int64_t)f.c.matches[0].part_first);
+    CHECK(!f.c.clocks_differ);
+    CHECK_INT(0, f.c.ranks[1].offset_ns);
+    done(&f, &w);
+}
+
+/* Sends and receives of unnamed peers, each rank's so much later than the one's before. */
+static void build_sends(World *w, int64_t each_later_ns)
+{
+    Coll c = { .op = "send_recv", .seq = -1, .wait_ns = -1, .p2p = true, .peer = NONE_U32 };
+    for (uint32_t r = 0; r < 3; r++)
+        for (uint32_t i = 0; i < 4; i++) {
+            int64_t at_ns = (int64_t)10 * APART_NS * i + r * each_later_ns;
+            world_comm(w, world_stream(w, r, 7), c, at_ns, at_ns + EACH_NS);
+        }
+}
+
+/* The distance of a pipeline's stages is no offset of their clocks. */
+static void sends_of_a_pipeline_are_no_exchange(void)
+{
+    World w = { 0 };
+    build_sends(&w, APART_NS);
+    Found f = find(&w);
+    CHECK(f.c.channels[0].refusal);
+    CHECK_U64(0, f.c.matches_n);
+    CHECK(!f.c.clocks_differ);
+    CHECK_INT(0, f.c.ranks[2].offset_ns);
+    done(&f, &w);
+}
+
+static void an_exchange_is_seen_by_the_clocks_of_groups(void)
+{
+    World w = { 0 };
+    build_sends(&w, APART_NS);
+    for (uint32_t r = 0; r < 3; r++)
+        world_comm(&w, world_stream(&w, r, 8), all_reduce(0), r * APART_NS, r * APART_NS + 100);
+    Found f = find(&w);
+    CHECK(!f.c.channels[0].refusal && !f.c.channels[1].refusal);
+    CHECK_U64(5, f.c.matches_n);
+    CHECK_INT(2 * APART_NS, f.c.ranks[2].offset_ns);
+    done(&f, &w);
+}
+
 /* ---- by step ---- */
 
 enum { STEP_NS = 10000000 };
@@ -661,6 +771,11 @@ int main(void)
     RUN(operations_that_differ_are_refused_by_name);
     RUN(an_all_reduce_of_two_sizes_is_refused);
     RUN(groups_that_cannot_be_told_apart_are_refused);
+    RUN(unnamed_groups_of_several_paces_are_refused);
+    RUN(a_clock_that_drifts_is_no_other_group);
+    RUN(after_a_refusal_no_guess_sets_a_clock);
+    RUN(sends_of_a_pipeline_are_no_exchange);
+    RUN(an_exchange_is_seen_by_the_clocks_of_groups);
     RUN(windows_that_do_not_agree_match_by_step);
     RUN(a_step_that_lacks_one_leaves_the_others);
     RUN(steps_that_agree_leave_it_to_order);
