@@ -37,6 +37,7 @@ typedef struct Item {
     /* A send or receive: whose other end is known; NONE_U32: it is not. */
     uint32_t peer_program;
     uint32_t tag; /* the streams of its two ends */
+    bool alone;   /* sends and receives of unnamed peers that are no exchange of all ranks */
 } Item;
 
 typedef struct RankProgram {

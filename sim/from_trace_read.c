@@ -29,7 +29,7 @@ uint32_t program_add(RankProgram *p, Item item)
 bool item_is_p2p(const Item *i, const Timeline *t)
 {
     const char *op = i->comm ? timeline_text(t, i->comm->op) : "";
-    return strcmp(op, "send") == 0 || strcmp(op, "recv") == 0;
+    return i->alone || strcmp(op, "send") == 0 || strcmp(op, "recv") == 0;
 }
 
 void item_dep(Item *item, uint32_t on)

@@ -5,6 +5,7 @@
  *     rank 1                 |= transfer =|     the n-th of a group on a lane are one
  */
 #include <stdlib.h>
+#include <string.h>
 
 #include "core/order.h"
 #include "sim/from_trace_parts.h"
@@ -139,6 +140,42 @@ static bool settle_parts(Ranks *b, const Parts *all, Lane lane)
     return true;
 }
 
+/* Sends and receives of which nobody says who sends to whom. */
+static bool is_unnamed(const Item *i, const Timeline *t)
+{
+    return i->kind == ITEM_COMM && i->comm && i->comm->group == NONE_U32 &&
+           i->comm->peer == NONE_U32 && strcmp(timeline_text(t, i->comm->op), "send_recv") == 0;
+}
+
+static uint32_t count_unnamed(const RankProgram *p, const Timeline *t, Lane lane)
+{
+    uint32_t n = 0;
+    for (uint32_t k = 0; k < p->order_n; k++)
+        n += p->items[p->order[k]].lane == lane && is_unnamed(&p->items[p->order[k]], t);
+    return n;
+}
+
+/* They are exchanges of all ranks, as NCCL does an all-to-all, where all have as many. */
+static bool are_exchanges(const Ranks *b)
+{
+    for (Lane lane = 0; lane < LANE_HOST; lane++)
+        for (uint32_t r = 1; r < b->programs_n; r++)
+            if (count_unnamed(&b->programs[r], b->t, lane) !=
+                count_unnamed(&b->programs[0], b->t, lane))
+                return false;
+    return true;
+}
+
+/* Else a pipeline's, whose first and last stage have fewer. */
+static void leave_alone(Ranks *b)
+{
+    for (uint32_t r = 0; r < b->programs_n; r++)
+        for (uint32_t k = 0; k < b->programs[r].order_n; k++) {
+            Item *i = &b->programs[r].items[b->programs[r].order[k]];
+            i->alone = is_unnamed(i, b->t);
+        }
+}
+
 static bool settle_lane(Ranks *b, Lane lane)
 {
     Parts all = { .n = 0 };
@@ -152,6 +189,8 @@ static bool settle_lane(Ranks *b, Lane lane)
 bool from_trace_settle(RankProgram *programs, uint32_t programs_n, const Timeline *t, Err *err)
 {
     Ranks ranks = { programs, programs_n, t, err };
+    if (!are_exchanges(&ranks))
+        leave_alone(&ranks);
     for (Lane lane = 0; lane < LANE_HOST; lane++)
         if (!settle_lane(&ranks, lane))
             return false;

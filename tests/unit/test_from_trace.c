@@ -420,6 +420,47 @@ static void groups_that_are_no_dimension_are_refused(void)
                   "cannot be simulated yet");
 }
 
+/* Sends and receives of unnamed peers: the middle rank of three has twice as many as the others,
+ * so they are no exchange of all, which could never end; and where all have as many, they are. */
+static void check_unnamed(uint32_t middle_n, uint64_t alone_n)
+{
+    Made m = made(0);
+    FromTrace f = { 0 };
+    FromTraceOptions o = { 0 };
+    Err err = { 0 };
+    for (uint32_t rank = 0; rank < 3; rank++) {
+        uint32_t track = m.stream;
+        if (rank > 0) {
+            track = timeline_track(&m.t, rank, TRACK_STREAM, "stream 7", 7);
+            timeline_track(&m.t, rank, TRACK_STEPS, "steps", 0);
+        }
+        add(&m, track, "a", SPAN_COMPUTE, 10, 10, NONE_U64);
+        for (uint32_t k = 0; k < (rank == 1 ? middle_n : 1); k++)
+            timeline_span(
+                &m.t, (Span){ .track = timeline_track(&m.t, rank, TRACK_STREAM, "comm", 20 + k),
+                              .name = intern(&m.t.names, "ncclDevKernel_SendRecv"),
+                              .class_ = SPAN_P2P,
+                              .start_ns = 30 + 100 * (rank + k),
+                              .dur_ns = 50,
+                              .op = NONE_U32,
+                              .comm = timeline_comm(
+                                  &m.t, comm_of(intern(&m.t.names, "send_recv"))) });
+    }
+    timeline_seal(&m.t);
+    Source s = { m.t, 1000, 3 };
+    CHECK(replay(&s, &o, &f, &err) > 0);
+    CHECK(!err.set);
+    CHECK_U64(alone_n, f.alone_n);
+    from_trace_free(&f);
+    timeline_free(&m.t);
+}
+
+static void sends_of_unnamed_peers_are_an_exchange_or_alone(void)
+{
+    check_unnamed(2, 4);
+    check_unnamed(1, 0);
+}
+
 int main(void)
 {
     RUN(the_replay_of_a_simulated_step_takes_as_long);
@@ -434,5 +475,6 @@ int main(void)
     RUN(what_cannot_be_replayed_is_said);
     RUN(ranks_of_different_steps_are_refused);
     RUN(groups_that_are_no_dimension_are_refused);
+    RUN(sends_of_unnamed_peers_are_an_exchange_or_alone);
     return check_report();
 }
