@@ -12,7 +12,7 @@
 #include "core/json_out.h"
 #include "core/now.h"
 #include "core/share.h"
-#include "profile/metrics.h"
+#include "profile/steps.h"
 #include "sim/from_trace.h"
 #include "sim/scenario_parts.h"
 #include "sim/texts.h"
@@ -77,7 +77,8 @@ static int compare_lengths(const void *x, const void *y)
     return p->step < q->step ? -1 : p->step > q->step;
 }
 
-/* The median step, or the one asked for; -1 without marks. */
+/* The median step, or the one asked for; -1 without marks.  By their time on the GPU, which the
+ * host may be ahead of by whole steps. */
 static bool choose_step(Run *r, const StepWindows *w, const Covers *covers)
 {
     StepLength *steps = mem_zero((size_t)w->n + 1, sizeof *steps);
@@ -162,12 +163,14 @@ static StepTimes times_of(const Metrics *sum, uint32_t n, int64_t step_ns)
 
 static bool find_windows(Run *r)
 {
-    StepWindows w = { 0 };
+    StepWindows w = { 0 }, on_gpu;
     Covers covers = { 0 };
     step_windows_find(&w, &r->set.timeline);
+    step_windows_in_gpu_time(&on_gpu, &r->set.timeline);
     covers_build(&covers, &r->set.timeline);
     r->windows = mem_zero((size_t)covers.n + 1, sizeof *r->windows);
-    bool ok = choose_step(r, &w, &covers);
+    bool ok = choose_step(r, &on_gpu, &covers);
+    step_windows_free(&on_gpu);
     for (uint32_t i = 0; i < covers.n && ok; i++)
         add_window(r, &covers, &w, i);
     if (ok && r->windows_n == 0)
