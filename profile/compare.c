@@ -384,14 +384,24 @@ double compare_overlap_points(const Metrics times[COMPARE_SIDES])
     return isnan(sim) && isnan(real) ? 0 : sim - real;
 }
 
-double compare_coverage_pct(const Comparison *c)
+static double coverage_of(const Comparison *c, int side)
 {
     double matched = 0, all = 0;
     for (uint32_t i = 0; i < c->ranks_n; i++) {
-        matched += (double)c->ranks[i].matched_ns[COMPARE_REAL] * c->ranks[i].ranks_n;
-        all += (double)c->ranks[i].time_ns[COMPARE_REAL] * c->ranks[i].ranks_n;
+        matched += (double)c->ranks[i].matched_ns[side] * c->ranks[i].ranks_n;
+        all += (double)c->ranks[i].time_ns[side] * c->ranks[i].ranks_n;
     }
     return all > 0 ? 100 * matched / all : NAN;
+}
+
+double compare_coverage_pct(const Comparison *c)
+{
+    return coverage_of(c, COMPARE_REAL);
+}
+
+double compare_sim_coverage_pct(const Comparison *c)
+{
+    return coverage_of(c, COMPARE_SIM);
 }
 
 double compare_share_pct(const Comparison *c, const CompareClass *k)

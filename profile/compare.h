@@ -129,6 +129,8 @@ void compare_free(Comparison *c);
 
 double compare_error_pct(int64_t sim, int64_t real);
 double compare_coverage_pct(const Comparison *c); /* % of real op time that is paired */
+/* % of sim's: low where it does more than was run, as more micro batches. */
+double compare_sim_coverage_pct(const Comparison *c);
 /* sum of |sim - real| over pairs, in % of their real time. */
 double compare_op_error_pct(const Comparison *c);
 double compare_class_error_pct(const CompareClass *k);

@@ -20,10 +20,10 @@
 /* ---- quantities: sim, real, error ---- */
 
 static const char *const parts[] = { "sim_ns", "real_ns", "error_pct", "abs_error_pct" };
-static const char *const single[] = { "coverage_pct",         "op_error_pct",
-                                      "overlap.sim_pct",      "overlap.real_pct",
-                                      "overlap.error_points", "drift.end_ns",
-                                      "drift.largest_ns" };
+static const char *const single[] = { "coverage_pct",     "sim_coverage_pct",
+                                      "op_error_pct",     "overlap.sim_pct",
+                                      "overlap.real_pct", "overlap.error_points",
+                                      "drift.end_ns",     "drift.largest_ns" };
 
 /* Part k of a sim and a real; false for a part that does not exist. */
 static bool part_of(const char *part, int64_t sim, int64_t real, double *value)
@@ -75,6 +75,7 @@ static bool class_value(const Comparison *c, const char *metric, double *value)
 static bool single_value(const Comparison *c, const char *metric, double *value)
 {
     const double values[] = { compare_coverage_pct(c),
+                              compare_sim_coverage_pct(c),
                               compare_op_error_pct(c),
                               metrics_overlap_pct(&c->times[COMPARE_SIM]),
                               metrics_overlap_pct(&c->times[COMPARE_REAL]),
@@ -105,13 +106,14 @@ void compare_metrics(FILE *out)
 
 static bool unknown(const char *metric, Err *err)
 {
-    return err_set(err,
-                   "--fail-if knows no '%.80s'; step_time, compute, comm, overlapped, "
-                   "exposed_comm, memory, idle or classes.CLASS with .error_pct, "
-                   ".abs_error_pct, .sim_ns or .real_ns, overlap.sim_pct, overlap.real_pct, "
-                   "overlap.error_points, coverage_pct, op_error_pct, drift.end_ns and "
-                   "drift.largest_ns allowed",
-                   metric);
+    return err_set(
+        err,
+        "--fail-if knows no '%.80s'; step_time, compute, comm, overlapped, "
+        "exposed_comm, memory, idle or classes.CLASS with .error_pct, "
+        ".abs_error_pct, .sim_ns or .real_ns, overlap.sim_pct, overlap.real_pct, "
+        "overlap.error_points, coverage_pct, sim_coverage_pct, op_error_pct, drift.end_ns "
+        "and drift.largest_ns allowed",
+        metric);
 }
 
 static bool no_class(const Comparison *c, const char *metric, Err *err)

@@ -151,6 +151,7 @@ void compare_json(const Comparison *c, uint32_t top, JsonOut *j)
     put_side(j, c, COMPARE_REAL);
     put_times(j, c->times);
     json_put_number(j, "coverage_pct", compare_coverage_pct(c));
+    json_put_number(j, "sim_coverage_pct", compare_sim_coverage_pct(c));
     json_put_number(j, "op_error_pct", compare_op_error_pct(c));
     json_put_open(j, "classes", '[');
     for (uint32_t i = 0; i < c->classes_n; i++)

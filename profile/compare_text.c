@@ -40,15 +40,22 @@ static char *error_text(char *text, double x, const char *unit)
 
 /* ---- headline ---- */
 
+/* Beside one step, all of a trace may be many. */
+static void print_side(const Comparison *c, int k, const char *side, FILE *out)
+{
+    char name[WORD_CAP];
+    fprintf(out, "%-5s %s", side, word_name(name, c->name[k], 80));
+    if (c->step[k] >= 0)
+        fprintf(out, ", step %" PRId64, c->step[k]);
+    else if (c->step[1 - k] >= 0)
+        fprintf(out, ", all of it, as it marks no steps");
+}
+
 static void print_title(const Comparison *c, FILE *out)
 {
-    char name[2][WORD_CAP];
-    fprintf(out, "sim   %s", word_name(name[0], c->name[COMPARE_SIM], 80));
-    if (c->step[COMPARE_SIM] >= 0)
-        fprintf(out, ", step %" PRId64, c->step[COMPARE_SIM]);
-    fprintf(out, "\nreal  %s", word_name(name[1], c->name[COMPARE_REAL], 80));
-    if (c->step[COMPARE_REAL] >= 0)
-        fprintf(out, ", step %" PRId64, c->step[COMPARE_REAL]);
+    print_side(c, COMPARE_SIM, "sim", out);
+    fprintf(out, "\n");
+    print_side(c, COMPARE_REAL, "real", out);
     if (c->steps_n[COMPARE_REAL] > 1)
         fprintf(out, " (one of %" PRIu32 ")", c->steps_n[COMPARE_REAL]);
     uint32_t ranks_n = 0;
@@ -97,8 +104,14 @@ static void print_coverage(const Comparison *c, FILE *out)
     fprintf(
         out, "\n%s of real GPU time is paired, %s; paired ops are off by %s of their time\n",
         word_percent(t[0], coverage), ways[last], word_percent(t[1], compare_op_error_pct(c)));
+    double of_sim = compare_sim_coverage_pct(c);
     if (coverage < 50)
         fprintf(out, "less than half is paired: are these traces of one program?\n");
+    else if (of_sim < 50)
+        fprintf(out,
+                "but only %s of sim's: does its step do more than the real one, as with more "
+                "micro batches?\n",
+                word_percent(t[0], of_sim));
 }
 
 /* ---- tables ---- */
