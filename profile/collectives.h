@@ -97,7 +97,7 @@ typedef struct CollMatch {
 typedef struct CollRow {
     const char *name; /* the operation, or where unknown the kernel's name */
     const char *group;
-    uint64_t bytes; /* NONE_U64 unknown */
+    uint64_t bytes; /* of the rank with most; NONE_U64 unknown */
     uint32_t ranks_n;
     bool matched;   /* false: calls of single ranks; wait and transfer may be unknown */
     uint64_t count; /* collectives; where not matched, kernels */

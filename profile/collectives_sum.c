@@ -263,13 +263,27 @@ static void grow_rows(Rows *r)
         *row_slot(r, &r->key[i]) = i + 1;
 }
 
-static CollRow *row_of(Rows *r, const CollPart *p, uint32_t ranks_n, bool matched)
+/* The part's; of a match, the most of any rank: an exchange of experts is as long as its largest,
+ * and which rank comes first says nothing. */
+static uint64_t bytes_of(const Rows *r, const CollPart *parts, uint32_t n)
+{
+    uint64_t most = NONE_U64;
+    for (uint32_t i = 0; i < n; i++) {
+        const Comm *m = timeline_comm_of(r->t, parts[i].span);
+        if (m && m->bytes != NONE_U64 && (most == NONE_U64 || m->bytes > most))
+            most = m->bytes;
+    }
+    return most;
+}
+
+/* Of n parts, of one collective. */
+static CollRow *row_of(Rows *r, const CollPart *p, uint32_t n, uint32_t ranks_n, bool matched)
 {
     const Comm *m = timeline_comm_of(r->t, p->span);
     bool has_op = m && *timeline_text(r->t, m->op);
     RowKey key = { .name = has_op ? m->op : r->t->span_name[p->span],
                    .group = m ? m->group : NONE_U32,
-                   .bytes = m ? m->bytes : NONE_U64,
+                   .bytes = bytes_of(r, p, n),
                    .ranks_n = m && m->ranks_n ? m->ranks_n : ranks_n,
                    .matched = matched };
     if (matched && m && m->peer != NONE_U32)
@@ -309,7 +323,7 @@ static void add_matches(Rows *r, const Selection *s)
         r->row_of_match[i] = NONE_U32;
         if (!match_selected(c, s, r->t, m))
             continue;
-        CollRow *row = row_of(r, &c->parts[m->part_first], members_of(r, m), true);
+        CollRow *row = row_of(r, &c->parts[m->part_first], m->parts_n, members_of(r, m), true);
         row->count += m->copies_n;
         r->row_of_match[i] = (uint32_t)(row - c->rows);
         for (uint32_t k = 0; k < m->parts_n; k++)
@@ -329,7 +343,7 @@ static uint32_t with_its_like(const Rows *r, const CollPart *p)
 
 static CollRow *row_of_unmatched(Rows *r, const CollPart *p)
 {
-    return row_of(r, p, 0, with_its_like(r, p) > 0);
+    return row_of(r, p, 1, 0, with_its_like(r, p) > 0);
 }
 
 static void add_unmatched_part(Rows *r, const Selection *s, const CollPart *p)

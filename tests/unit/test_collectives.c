@@ -253,6 +253,25 @@ static void groups_that_cannot_be_told_apart_are_refused(void)
     done(&f, &w);
 }
 
+/* Experts send what they have: the bandwidth is that of the rank with most, whoever is first. */
+static void an_uneven_exchange_is_of_its_largest_part(void)
+{
+    static const uint64_t bytes[] = { 1200, 3600, 2400 };
+    World w = { 0 };
+    for (uint32_t r = 0; r < 3; r++) {
+        Coll c = all_reduce(0);
+        c.op = "all_to_all";
+        c.bytes = bytes[r];
+        world_comm(&w, world_stream(&w, r, 7), c, 0, 100);
+    }
+    Found f = find(&w);
+    CHECK_INT(1, f.c.rows_n);
+    CHECK_U64(3600, f.c.rows[0].bytes);
+    CHECK_NEAR(36, f.c.rows[0].algbw_GBps, 1e-12);
+    CHECK_NEAR(24, f.c.rows[0].busbw_GBps, 1e-12);
+    done(&f, &w);
+}
+
 /* ---- guesses ---- */
 
 enum { APART_NS = 1000000, EACH_NS = 300000 };
@@ -762,6 +781,7 @@ int main(void)
     RUN(ends_that_no_offset_brings_together_are_not_the_clocks);
     RUN(kernels_of_one_op_are_one_collective);
     RUN(numbers_match);
+    RUN(an_uneven_exchange_is_of_its_largest_part);
     RUN(without_numbers_the_order_within_a_group_matches);
     RUN(without_groups_streams_match);
     RUN(without_anything_kernels_of_streams_match);
