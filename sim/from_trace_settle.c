@@ -115,27 +115,47 @@ static bool is_one_group(const Parts *all)
     return k >= all->n;
 }
 
-/* The n-th of each member of a group: all take the time of the one that waited least.  Where groups
- * of one name are not told apart, those of some ranks may have more than those of others. */
+static Item *item_of(const Ranks *b, const Part *p)
+{
+    return &b->programs[p->program].items[p->item];
+}
+
+/* Members of one collective take the time of the one that waited least, and the size of the one
+ * with most: an exchange of experts is uneven.  An all-reduce of two sizes stays refused. */
+static void settle_collective(const Ranks *b, const Part *part, uint32_t n)
+{
+    int64_t least_ns = INT64_MAX;
+    uint64_t most = NONE_U64;
+    for (uint32_t k = 0; k < n; k++) {
+        const Item *i = item_of(b, &part[k]);
+        least_ns = min_i64(least_ns, i->transfer_ns);
+        if (i->bytes != NONE_U64 && (most == NONE_U64 || i->bytes > most))
+            most = i->bytes;
+    }
+    for (uint32_t k = 0; k < n; k++) {
+        Item *i = item_of(b, &part[k]);
+        i->transfer_ns = least_ns;
+        if (!i->comm || strcmp(timeline_text(b->t, i->comm->op), "all_reduce") != 0)
+            i->bytes = most;
+    }
+}
+
+/* The n-th of each member of a group.  Where groups of one name are not told apart, those of some
+ * ranks may have more than those of others. */
 static bool settle_parts(Ranks *b, const Parts *all, Lane lane)
 {
     uint32_t before_n = 0;
     bool one = is_one_group(all);
     for (uint32_t first = 0, end; first < all->n; first = end) {
         const Part *part = &all->part[first];
-        int64_t least = INT64_MAX;
-        for (end = first;
-             end < all->n && of_group(part, &all->part[end]) && part->nth == all->part[end].nth;
-             end++) {
-            const Part *x = &all->part[end];
-            least = min_i64(least, b->programs[x->program].items[x->item].transfer_ns);
-        }
+        for (end = first + 1; end < all->n && of_group(part, &all->part[end]) &&
+                              part->nth == all->part[end].nth;)
+            end++;
         bool told = one || part->group_id != NONE_U32;
         if (told && part->nth > 0 && end - first < before_n)
             return refuse_fewer(b, part - before_n, part, end - first, lane);
         before_n = end - first;
-        for (uint32_t k = first; k < end; k++)
-            b->programs[all->part[k].program].items[all->part[k].item].transfer_ns = least;
+        settle_collective(b, part, end - first);
     }
     return true;
 }

@@ -461,6 +461,52 @@ static void sends_of_unnamed_peers_are_an_exchange_or_alone(void)
     check_unnamed(1, 0);
 }
 
+/* Two ranks, each with one collective of its own size. */
+static int64_t replay_uneven(const char *op, Err *err)
+{
+    Made m = made(0);
+    FromTrace f = { 0 };
+    FromTraceOptions o = { 0 };
+    for (uint32_t rank = 0; rank < 2; rank++) {
+        uint32_t track = m.stream;
+        if (rank > 0) {
+            track = timeline_track(&m.t, rank, TRACK_STREAM, "stream 7", 7);
+            timeline_track(&m.t, rank, TRACK_STEPS, "steps", 0);
+        }
+        add(&m, track, "a", SPAN_COMPUTE, 10, 10, NONE_U64);
+        Comm c = comm_of(intern(&m.t.names, op));
+        c.bytes = 1200 + 2400 * rank;
+        timeline_span(&m.t, (Span){ .track = track,
+                                    .name = intern(&m.t.names, "ncclDevKernel(x)"),
+                                    .class_ = SPAN_COMM,
+                                    .start_ns = 30,
+                                    .dur_ns = 50,
+                                    .op = NONE_U32,
+                                    .comm = timeline_comm(&m.t, c) });
+    }
+    timeline_seal(&m.t);
+    Source s = { m.t, 1000, 2 };
+    int64_t step_ns = replay(&s, &o, &f, err);
+    for (uint32_t i = 0; i < f.graph.ops_n && !err->set; i++)
+        if (f.graph.ops[i].kind == OP_ALL_TO_ALL)
+            CHECK_U64(3600, f.graph.ops[i].u.comm.bytes);
+    from_trace_free(&f);
+    timeline_free(&m.t);
+    return step_ns;
+}
+
+/* Experts send what they have; an all-reduce of two sizes is two all-reduces. */
+static void uneven_exchanges_are_of_their_largest_part(void)
+{
+    Err err = { 0 };
+    CHECK_INT(1000, replay_uneven("all_to_all", &err));
+    CHECK(!err.set);
+    CHECK_INT(0, replay_uneven("all_reduce", &err));
+    CHECK_ERR_TEXT(&err,
+                   "rank 1 meets 'ncclDevKernel(x)' of 3600 bytes with 'ncclDevKernel(x)' "
+                   "of 1200 bytes in the same group");
+}
+
 int main(void)
 {
     RUN(the_replay_of_a_simulated_step_takes_as_long);
@@ -476,5 +522,6 @@ int main(void)
     RUN(ranks_of_different_steps_are_refused);
     RUN(groups_that_are_no_dimension_are_refused);
     RUN(sends_of_unnamed_peers_are_an_exchange_or_alone);
+    RUN(uneven_exchanges_are_of_their_largest_part);
     return check_report();
 }
