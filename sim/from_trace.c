@@ -458,6 +458,7 @@ static bool build(Builder *b)
     g->replica = (GroupDim){ 1, 1, 1, 1 };
     g->role_of = mem_zero(b->programs_n, sizeof *g->role_of);
     begin_together(b);
+    from_trace_lanes(b->programs, b->programs_n, b->t);
     if (!from_trace_settle(b->programs, b->programs_n, b->t, b->err))
         return false;
     f->pairs_n = b->programs_n > 1 ? from_trace_pair(b->programs, b->programs_n, b->t) : 0;

@@ -60,6 +60,9 @@ void traced_program_free(RankProgram *p);
 
 bool item_is_p2p(const Item *i, const Timeline *t); /* a send or receive */
 
+/* Names lanes alike on all ranks of a group. */
+void from_trace_lanes(RankProgram *programs, uint32_t programs_n, const Timeline *t);
+
 /* Gives the members of each collective the transfer time of the one that waited least. */
 bool from_trace_settle(RankProgram *programs, uint32_t programs_n, const Timeline *t, Err *err);
 

@@ -507,6 +507,49 @@ static void uneven_exchanges_are_of_their_largest_part(void)
                    "of 1200 bytes in the same group");
 }
 
+static void add_group_comm(Made *m, uint32_t rank, int64_t stream, const char *group,
+                           int64_t start_ns)
+{
+    Comm c = comm_of(intern(&m->t.names, "all_reduce"));
+    c.group = intern(&m->t.names, group);
+    c.group_id = 0;
+    c.bytes = 1000;
+    timeline_span(&m->t,
+                  (Span){ .track = timeline_track(&m->t, rank, TRACK_STREAM, "comm", stream),
+                          .name = intern(&m->t.names, "ncclDevKernel(x)"),
+                          .class_ = SPAN_COMM,
+                          .start_ns = start_ns,
+                          .dur_ns = 50,
+                          .op = NONE_U32,
+                          .comm = timeline_comm(&m->t, c) });
+}
+
+/* Rank 1 is in a group more, whose stream comes before that of the group it shares with rank 0. */
+static void streams_of_a_group_meet_whatever_stands_before_them(void)
+{
+    Made m = made(0);
+    FromTrace f = { 0 };
+    FromTraceOptions o = { 0 };
+    Err err = { 0 };
+    timeline_track(&m.t, 1, TRACK_STEPS, "steps", 0);
+    for (uint32_t rank = 0; rank < 2; rank++) {
+        uint32_t track =
+            rank ? timeline_track(&m.t, rank, TRACK_STREAM, "stream 7", 7) : m.stream;
+        add(&m, track, "a", SPAN_COMPUTE, 10, 10, NONE_U64);
+        if (rank == 1)
+            add_group_comm(&m, rank, 19, "embedding", 30);
+        add_group_comm(&m, rank, 20, "dp", 100);
+        add_group_comm(&m, rank, 21, "tp", 200 + 100 * rank);
+    }
+    timeline_seal(&m.t);
+    Source s = { m.t, 1000, 2 };
+    CHECK(replay(&s, &o, &f, &err) > 0);
+    CHECK(!err.set);
+    CHECK_U64(5, f.comms_n);
+    from_trace_free(&f);
+    timeline_free(&m.t);
+}
+
 int main(void)
 {
     RUN(the_replay_of_a_simulated_step_takes_as_long);
@@ -523,5 +566,6 @@ int main(void)
     RUN(groups_that_are_no_dimension_are_refused);
     RUN(sends_of_unnamed_peers_are_an_exchange_or_alone);
     RUN(uneven_exchanges_are_of_their_largest_part);
+    RUN(streams_of_a_group_meet_whatever_stands_before_them);
     return check_report();
 }
