@@ -284,7 +284,7 @@ static CollRow *row_of(Rows *r, const CollPart *p, uint32_t n, uint32_t ranks_n,
     RowKey key = { .name = has_op ? m->op : r->t->span_name[p->span],
                    .group = m ? m->group : NONE_U32,
                    .bytes = bytes_of(r, p, n),
-                   .ranks_n = m && m->ranks_n ? m->ranks_n : ranks_n,
+                   .ranks_n = ranks_n,
                    .matched = matched };
     if (matched && m && m->peer != NONE_U32)
         key.name = pair_name;
@@ -312,6 +312,9 @@ static void add_part(const Rows *r, CollRow *row, const CollPart *p)
 /* Where the trace does not say: all ranks, if they are all there; else 0, unknown. */
 static uint32_t members_of(const Rows *r, const CollMatch *m)
 {
+    const Comm *said = timeline_comm_of(r->t, r->c->parts[m->part_first].span);
+    if (said && said->ranks_n)
+        return said->ranks_n;
     return m->parts_n == r->c->ranks_n && m->parts_n == r->t->ranks_n ? m->parts_n : 0;
 }
 
@@ -341,12 +344,17 @@ static uint32_t with_its_like(const Rows *r, const CollPart *p)
     return all_here && p->wait_ns >= 0 ? n / m->ranks_n : 0;
 }
 
-static CollRow *row_of_unmatched(Rows *r, const CollPart *p)
+/* What was refused without a group may have been taken for one of all ranks (traces/set.c). */
+static CollRow *row_of_unmatched(Rows *r, const CollChannel *ch, const CollPart *p)
 {
-    return row_of(r, p, 1, 0, with_its_like(r, p) > 0);
+    if (ch->refusal && ch->group == NONE_U32 && ch->from == NONE_U32)
+        return row_of(r, p, 1, 0, false);
+    const Comm *m = timeline_comm_of(r->t, p->span);
+    return row_of(r, p, 1, m ? m->ranks_n : 0, with_its_like(r, p) > 0);
 }
 
-static void add_unmatched_part(Rows *r, const Selection *s, const CollPart *p)
+static void add_unmatched_part(Rows *r, const Selection *s, const CollChannel *ch,
+                               const CollPart *p)
 {
     Collectives *c = r->c;
     uint32_t n = with_its_like(r, p);
@@ -354,7 +362,7 @@ static void add_unmatched_part(Rows *r, const Selection *s, const CollPart *p)
     c->among_alike_n += n > 0;
     if (!is_selected(s, r->t, p))
         return;
-    CollRow *row = row_of_unmatched(r, p);
+    CollRow *row = row_of_unmatched(r, ch, p);
     row->count += n > 0 ? n : stands_for(r->covers, p);
     add_part(r, row, p);
     if (n > 0)
@@ -370,7 +378,7 @@ static void add_unmatched(Rows *r, const Selection *s)
         for (uint64_t m = 0; m < ch->matches_n; m++)
             i += c->matches[ch->match_first + m].parts_n;
         for (; i < end; i++)
-            add_unmatched_part(r, s, &c->parts[i]);
+            add_unmatched_part(r, s, ch, &c->parts[i]);
     }
 }
 
@@ -414,7 +422,7 @@ static void find_bandwidths(Rows *r, const Selection *s)
             const CollPart *p = &c->parts[ch->part_first + i];
             if (p->wait_ns < 0 || !is_selected(s, r->t, p))
                 continue;
-            uint32_t row = (uint32_t)(row_of_unmatched(r, p) - c->rows);
+            uint32_t row = (uint32_t)(row_of_unmatched(r, ch, p) - c->rows);
             all[n++] = (Transfer){ row, part_dur_ns(r->t, p) - p->wait_ns };
         }
     }
