@@ -11,6 +11,7 @@
 
 #include "core/jobs.h"
 #include "exec/control_group.h"
+#include "exec/kernel.h"
 
 /* "model name : X" -> X */
 static void take_line(const char *line, const char *key, char *out, size_t size)
@@ -56,7 +57,7 @@ static uint64_t last_cache_bytes(void)
 /* "OpenBLAS 0.3.21 DYNAMIC_ARCH ... Zen" */
 static void blas_name(BenchHost *h)
 {
-    void *library = dlopen("libopenblas.so.0", RTLD_NOW | RTLD_LOCAL);
+    void *library = open_blas();
     void *symbol = library ? dlsym(library, "openblas_get_config") : NULL;
     char *(*config)(void) = NULL;
     memcpy(&config, &symbol, sizeof config);
@@ -78,7 +79,6 @@ void bench_host(BenchHost *h)
     *h = (BenchHost){ .processors = processors(), .cache_bytes = last_cache_bytes() };
     h->memory_bytes = (uint64_t)(pages > 0 ? pages : 0) * (uint64_t)sysconf(_SC_PAGESIZE);
     read_cpuinfo(h);
-    setenv("OPENBLAS_NUM_THREADS", "1", 0); /* as ranks do; before it is loaded */
     blas_name(h);
     if (uname(&u) == 0)
         snprintf(h->kernel, sizeof h->kernel, "%.20s %.50s", u.sysname, u.release);

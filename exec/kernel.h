@@ -93,6 +93,9 @@ bool kernels_known(const Program *p, const char *backend, Err *err);
  * environment variable, and their stacks and heaps may take the last room. */
 bool kernels_check(const Program *p, Err *err);
 
+/* OpenBLAS, for one thread (an environment variable says so), as dlopen gives it; NULL where it
+ * cannot be loaded, or there is no room for its buffers. */
+void *open_blas(void);
 /* Loads OpenBLAS; what kernels_check does of it. */
 bool gemm_load(Err *err);
 

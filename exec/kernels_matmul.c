@@ -46,16 +46,24 @@ static char load_error[200]; /* why it could not be loaded; "": it is not there 
 /* OpenBLAS asks for a buffer again and again until it gets it: where the address space is limited
  * (ulimit -v) a rank would hang.  0.3.21 maps 128 MiB at the first product that is not small (its
  * small ones, to a hundred cubed, take none), and uses the same ever after, whichever thread
- * multiplies.  So it is made to take it at once. */
-enum { BLAS_BUFFERS = 128 << 20, NOT_SMALL = 128 };
+ * multiplies.  So it is made to take it at once.  0.3.29 maps as much when it is loaded. */
+enum { BLAS_BUFFERS = 128 << 20, BLAS_ITSELF = 48 << 20, NOT_SMALL = 128 };
 
-static bool has_room_for_buffers(void)
+static bool has_room(size_t bytes)
 {
-    void *trial = mmap(NULL, BLAS_BUFFERS, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    void *trial = mmap(NULL, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (trial == MAP_FAILED)
         return false;
-    munmap(trial, BLAS_BUFFERS);
+    munmap(trial, bytes);
     return true;
+}
+
+void *open_blas(void)
+{
+    setenv("OPENBLAS_NUM_THREADS", "1", 1);
+    return has_room((size_t)BLAS_BUFFERS + BLAS_ITSELF)
+               ? dlopen(BLAS_NAME, RTLD_NOW | RTLD_LOCAL)
+               : NULL;
 }
 
 static void take_buffers(void)
@@ -68,21 +76,20 @@ static void take_buffers(void)
 
 static bool make_room(void)
 {
-    static atomic_bool has_room; /* of a process, and of those it forks */
-    if (atomic_load(&has_room))
+    static atomic_bool made; /* of a process, and of those it forks */
+    if (atomic_load(&made))
         return true;
-    if (!has_room_for_buffers())
+    if (!has_room(BLAS_BUFFERS))
         return false;
     take_buffers();
-    atomic_store(&has_room, true);
+    atomic_store(&made, true);
     return true;
 }
 
 static void load_blas(void)
 {
-    setenv("OPENBLAS_NUM_THREADS", "1", 1);
-    void *library = dlopen(BLAS_NAME, RTLD_NOW | RTLD_LOCAL);
-    const char *why = library ? NULL : dlerror();
+    void *library = open_blas();
+    const char *why = library ? NULL : dlerror(); /* NULL, too, where there is no room */
     if (why && (strncmp(why, BLAS_NAME ":", strlen(BLAS_NAME ":")) != 0 ||
                 !strstr(why, "No such file")))
         snprintf(load_error, sizeof load_error, "%s", why);
@@ -103,10 +110,11 @@ bool gemm_load(Err *err)
         return err_set(err,
                        "OpenBLAS, which the cpu backend multiplies with, cannot be loaded: %s",
                        load_error);
-    if (!sgemm)
+    bool room = sgemm ? make_room() : has_room((size_t)BLAS_BUFFERS + BLAS_ITSELF);
+    if (!sgemm && room)
         return err_set(err, "OpenBLAS, which the cpu backend multiplies with, was not found; "
                             "on Debian install libopenblas0-pthread (or libopenblas0)");
-    return make_room() ||
+    return room ||
            err_set(err, "no address space for OpenBLAS's buffers (%d MiB): raise ulimit -v",
                    BLAS_BUFFERS >> 20);
 }
