@@ -28,11 +28,16 @@ void family_attention_bias(Transformer *t, JsonObj *o, bool fallback)
     t->qkv_bias = t->out_bias = json_bool(o, "attention_bias", fallback);
 }
 
-static void refuse_true(JsonObj *o, const char *key)
+void family_refuse_true(JsonObj *o, const char *key)
 {
     if (json_has(o, key) && json_bool(o, key, false))
         o->ok = json_fail(json_member(o->node, key), o->err,
                           "true is not simulated, false allowed");
+}
+
+const char *family_alias(JsonObj *o, const char *key, const char *other)
+{
+    return !json_has(o, key) && json_has(o, other) ? other : key;
 }
 
 uint32_t family_window(JsonObj *o, uint32_t fallback)
@@ -102,7 +107,7 @@ static void read_gpt2(Transformer *t, JsonObj *o)
     read_dropout(t, o, "resid_pdrop", 0.1);
     t->position_rows = t->max_seq;
     family_tie(t, o, true);
-    refuse_true(o, "add_cross_attention");
+    family_refuse_true(o, "add_cross_attention");
 }
 
 static void read_gpt_neox(Transformer *t, JsonObj *o)
@@ -154,7 +159,7 @@ static void read_phi(Transformer *t, JsonObj *o)
         t->other_numerics = "partial_rotary_factor 0.5";
     t->head_bias = true;
     family_tie(t, o, false);
-    refuse_true(o, "qk_layernorm");
+    family_refuse_true(o, "qk_layernorm");
 }
 
 static void read_starcoder2(Transformer *t, JsonObj *o)
@@ -174,7 +179,7 @@ static void read_bloom(Transformer *t, JsonObj *o)
     t->positions = POS_ALIBI;
     t->embedding_norm = true;
     family_tie(t, o, true);
-    refuse_true(o, "apply_residual_connection_post_layernorm");
+    family_refuse_true(o, "apply_residual_connection_post_layernorm");
 }
 
 /* 40B and larger have the new architecture: grouped queries, a norm for each branch. */
@@ -195,6 +200,25 @@ static void read_falcon(Transformer *t, JsonObj *o)
     uint32_t norms = family_u32(o, "num_ln_in_parallel_attn", 1, 2, newer ? 2 : 1);
     t->two_norms_parallel = t->parallel_block && newer && norms == 2;
     family_tie(t, o, true);
+}
+
+/* llm-foundry's words for who shares keys; transformers' code knows the first alone. */
+static void read_mpt_keys(Transformer *t, JsonObj *o, JsonObj *attention)
+{
+    enum { EACH_ITS_OWN, ONE_FOR_ALL, GROUPED };
+    static const char *const types[] = { "multihead_attention", "multiquery_attention",
+                                         "grouped_query_attention" };
+    int type = json_word(attention, "attn_type", types, ARRAY_N(types), EACH_ITS_OWN);
+    if (json_has(o, native_keys.kv_heads))
+        return;
+    if (type == ONE_FOR_ALL)
+        t->kv_heads = 1;
+    if (type == GROUPED)
+        t->kv_heads = (uint32_t)json_count(attention, "kv_n_heads", 1, t->heads, JSON_REQUIRED);
+    if (attention->ok && t->heads % t->kv_heads != 0)
+        attention->ok =
+            json_fail(json_member(attention->node, "kv_n_heads"), attention->err,
+                      "%" PRIu32 " does not divide n_heads %" PRIu32, t->kv_heads, t->heads);
 }
 
 /* transformers' code has no biases, whatever no_bias says, and no norm over queries and keys. */
@@ -218,7 +242,8 @@ static void read_mpt(Transformer *t, JsonObj *o)
     for (size_t i = 0; i < ARRAY_N(others); i++)
         if (json_type(json_get(&a, others[i])) == JSON_NUMBER)
             t->other_numerics = others[i];
-    refuse_true(&a, "qk_ln");
+    family_refuse_true(&a, "qk_ln");
+    read_mpt_keys(t, o, &a);
     o->ok = json_end_lax(&a);
 }
 
@@ -248,7 +273,7 @@ static void read_bert(Transformer *t, JsonObj *o)
     t->token_types = family_u32(o, "type_vocab_size", 0, MODEL_VOCAB_MAX, 2);
     json_word(o, "position_embedding_type", positions, ARRAY_N(positions), 0);
     t->causal = json_bool(o, "is_decoder", false);
-    refuse_true(o, "add_cross_attention");
+    family_refuse_true(o, "add_cross_attention");
 }
 
 static void read_llama(Transformer *t, JsonObj *o)
@@ -290,7 +315,7 @@ static void read_stablelm(Transformer *t, JsonObj *o)
     family_tie(t, o, false);
     t->qkv_bias = json_bool(o, "use_qkv_bias", false);
     t->parallel_block = json_bool(o, "use_parallel_residual", false);
-    refuse_true(o, "qk_layernorm");
+    family_refuse_true(o, "qk_layernorm");
 }
 
 static void read_cohere(Transformer *t, JsonObj *o)
@@ -302,7 +327,7 @@ static void read_cohere(Transformer *t, JsonObj *o)
     t->other_numerics = "Cohere's rotation of neighbouring columns and scale of logits";
     family_tie(t, o, true);
     family_attention_bias(t, o, false);
-    refuse_true(o, "use_qk_norm");
+    family_refuse_true(o, "use_qk_norm");
 }
 
 static void read_mistral(Transformer *t, JsonObj *o)
@@ -326,6 +351,7 @@ static void read_gemma(Transformer *t, JsonObj *o)
     t->other_numerics = "Gemma's scaled embeddings and (1 + weight) norms";
     family_tie(t, o, true);
     family_attention_bias(t, o, false);
+    t->causal = !json_bool(o, "use_bidirectional_attention", false); /* EmbeddingGemma */
 }
 
 /* OLMo's layers with norms behind the branches, and over all queries and all keys. */
@@ -383,7 +409,7 @@ static void read_smollm3(Transformer *t, JsonObj *o)
     t->rope_theta = 2e6;
     family_tie(t, o, true);
     t->nope_every = family_u32(o, "no_rope_layer_interval", 1, MODEL_LAYERS_MAX, 4);
-    refuse_true(o, "use_sliding_window");
+    family_refuse_true(o, "use_sliding_window");
     family_read_nope_layers(t, o);
 }
 
@@ -422,6 +448,7 @@ static void read_gemma2(Transformer *t, JsonObj *o)
     t->sandwich_norm = true;
     t->window = family_window(o, 4096);
     t->window_every = 2;
+    family_refuse_true(o, "use_bidirectional_attention"); /* a window to both sides */
 }
 
 /* Every sixth layer sees everything, or as the file says. */
@@ -433,15 +460,21 @@ static void read_gemma3(Transformer *t, JsonObj *o)
     t->window_but_every = read_pattern(o, 6);
 }
 
+/* The first layers have none. */
+void family_qwen_window(Transformer *t, JsonObj *o)
+{
+    if (!json_bool(o, "use_sliding_window", false))
+        return;
+    t->window = family_window(o, 4096);
+    t->window_first = family_u32(o, "max_window_layers", 0, MODEL_LAYERS_MAX, 28);
+}
+
 static void read_qwen2(Transformer *t, JsonObj *o)
 {
     family_llama_habit(t);
     family_tie(t, o, false);
     t->qkv_bias = true;
-    if (!json_bool(o, "use_sliding_window", false))
-        return;
-    t->window = family_window(o, 4096);
-    t->window_first = family_u32(o, "max_window_layers", 0, MODEL_LAYERS_MAX, 28);
+    family_qwen_window(t, o);
 }
 
 static void read_qwen3(Transformer *t, JsonObj *o)
@@ -533,7 +566,7 @@ const Family families[] = {
     { "cohere", read_cohere, &llama, 40, 8192, 64, 0, 0, 22528, 256000, 8192, ACT_SILU },
     { "gemma3_text", read_gemma3, &gemma, 26, 2304, 8, 4, 256, 9216, 262208, 131072,
       WORD_GELU_TANH },
-    { "glm4_moe", family_glm4_moe, &llama, 46, 4096, 96, 8, 128, 10944, 151552, 131072,
+    { "glm4_moe", family_glm4_moe, &llama, 46, 4096, 96, 8, 0, 10944, 151552, 131072,
       ACT_SILU },
     { "olmo2", read_olmo2, &llama, 32, 4096, 32, 0, 0, 11008, 50304, 2048, ACT_SILU },
     { "nemotron", read_nemotron, &llama, 32, 6144, 48, 0, 0, 24576, 256000, 4096, ACT_RELU2 },

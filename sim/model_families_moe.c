@@ -22,13 +22,21 @@ static void read_dense_first(Transformer *t, JsonObj *o)
     }
 }
 
+/* Their family's key, or where a file has none another one's: transformers 5 takes either for the
+ * other, and writes Qwen 3's as num_local_experts. */
+static uint32_t read_experts_n(JsonObj *o, const char *key, uint32_t least, uint32_t fallback)
+{
+    key = family_alias(o, family_alias(o, key, "num_local_experts"), "num_experts");
+    return family_u32(o, key, least, MODEL_EXPERTS_MAX, fallback);
+}
+
 void family_mixtral(Transformer *t, JsonObj *o)
 {
     family_llama_habit(t);
     t->rope_theta = 1e6;
     family_tie(t, o, false);
     t->window = family_window(o, 0);
-    t->experts = family_u32(o, "num_local_experts", 1, MODEL_EXPERTS_MAX, 8);
+    t->experts = read_experts_n(o, "num_local_experts", 1, 8);
     t->moe_ffn = t->ffn;
     shape_read_experts_per_token(t, o, "num_experts_per_tok", 2);
 }
@@ -38,9 +46,7 @@ static void read_qwen_experts(Transformer *t, JsonObj *o, uint32_t experts, uint
 {
     family_llama_habit(t);
     family_tie(t, o, false);
-    if (json_bool(o, "use_sliding_window", false))
-        t->window = family_window(o, 4096);
-    t->experts = family_u32(o, "num_experts", 0, MODEL_EXPERTS_MAX, experts);
+    t->experts = read_experts_n(o, "num_experts", 0, experts);
     t->moe_ffn = family_u32(o, "moe_intermediate_size", 1, MODEL_FFN_MAX, ffn);
     t->moe_every = family_u32(o, "decoder_sparse_step", 1, MODEL_LAYERS_MAX, 1);
     shape_read_experts_per_token(t, o, "num_experts_per_tok", per_token);
@@ -50,6 +56,7 @@ static void read_qwen_experts(Transformer *t, JsonObj *o, uint32_t experts, uint
 void family_qwen2_moe(Transformer *t, JsonObj *o)
 {
     read_qwen_experts(t, o, 60, 4, 1408);
+    family_qwen_window(t, o);
     t->qkv_bias = json_bool(o, "qkv_bias", true);
     t->shared_expert_ffn =
         family_u32(o, "shared_expert_intermediate_size", 1, MODEL_FFN_MAX, 5632);
@@ -59,6 +66,8 @@ void family_qwen2_moe(Transformer *t, JsonObj *o)
 void family_qwen3_moe(Transformer *t, JsonObj *o)
 {
     read_qwen_experts(t, o, 128, 8, 768);
+    if (json_bool(o, "use_sliding_window", false))
+        t->window = family_window(o, 4096);
     t->qk_norm = true;
     family_attention_bias(t, o, false);
 }
@@ -101,7 +110,7 @@ void family_glm4_moe(Transformer *t, JsonObj *o)
     family_tie(t, o, false);
     t->qkv_bias = json_bool(o, "attention_bias", false);
     t->qk_norm = json_bool(o, "use_qk_norm", false);
-    t->experts = family_u32(o, "n_routed_experts", 0, MODEL_EXPERTS_MAX, 128);
+    t->experts = read_experts_n(o, "n_routed_experts", 0, 128);
     read_shared_and_routed(t, o, 1408, 1, 8, 1);
     read_expert_groups(t, o, 1, 1);
 }
@@ -141,14 +150,15 @@ static void read_deepseek(Transformer *t, JsonObj *o, uint32_t moe_ffn, uint32_t
 
 void family_deepseek_v2(Transformer *t, JsonObj *o)
 {
-    t->experts = family_u32(o, "n_routed_experts", 0, MODEL_EXPERTS_MAX, 64);
+    t->experts = read_experts_n(o, "n_routed_experts", 0, 64);
     read_deepseek(t, o, 1407, 2, 6, 0);
+    family_refuse_true(o, "mlp_bias");
     read_expert_groups(t, o, 1, 1);
 }
 
 void family_deepseek_v3(Transformer *t, JsonObj *o)
 {
-    t->experts = family_u32(o, "n_routed_experts", 0, MODEL_EXPERTS_MAX, 256);
+    t->experts = read_experts_n(o, "n_routed_experts", 0, 256);
     read_deepseek(t, o, 2048, 1, 8, 3);
     read_expert_groups(t, o, 8, 4);
 }
@@ -170,16 +180,16 @@ void family_ernie_moe(Transformer *t, JsonObj *o)
 {
     family_llama_habit(t);
     family_tie(t, o, true);
-    t->qkv_bias = t->out_bias = t->mlp_bias = json_bool(o, "use_bias", false);
+    t->qkv_bias = t->out_bias = t->mlp_bias = t->head_bias = json_bool(o, "use_bias", false);
     t->norm_eps = 1e-5;
     t->rope_theta = 500000;
     t->other_numerics = "Ernie's rotation of neighbouring columns";
-    t->experts = family_u32(o, "moe_num_experts", 0, MODEL_EXPERTS_MAX, 64);
+    t->experts = read_experts_n(o, "moe_num_experts", 0, 64);
     t->moe_ffn = family_u32(o, "moe_intermediate_size", 1, MODEL_FFN_MAX, 1536);
     t->dense_first = family_u32(o, "moe_layer_start_index", 0, MODEL_LAYERS_MAX, 1);
     t->moe_every = family_u32(o, "moe_layer_interval", 1, MODEL_LAYERS_MAX, 1);
     t->shared_expert_ffn = t->moe_ffn * family_u32(o, "moe_num_shared_experts", 0, 64, 2);
-    shape_read_experts_per_token(t, o, "moe_k", 6);
+    shape_read_experts_per_token(t, o, family_alias(o, "moe_k", "num_experts_per_tok"), 6);
     double last = json_number(o, "moe_layer_end_index", -1, MODEL_LAYERS_MAX, -1);
     if (o->ok && last >= 0 && last < t->layers - 1)
         o->ok =
@@ -201,7 +211,7 @@ void family_gpt_oss(Transformer *t, JsonObj *o)
     t->rope_theta = 150000;
     t->window = family_window(o, 128);
     t->window_every = 2;
-    t->experts = family_u32(o, "num_local_experts", 1, MODEL_EXPERTS_MAX, 128);
+    t->experts = read_experts_n(o, "num_local_experts", 1, 128);
     t->moe_ffn = t->ffn;
     shape_read_experts_per_token(t, o, "num_experts_per_tok", 4);
 }
@@ -245,7 +255,7 @@ void family_llama4(Transformer *t, JsonObj *o)
     t->chunked = true;
     t->window = family_tokens(o, "attention_chunk_size", 8192);
     t->window_but_every = t->nope_every;
-    t->experts = family_u32(o, "num_local_experts", 1, MODEL_EXPERTS_MAX, 16);
+    t->experts = read_experts_n(o, "num_local_experts", 1, 16);
     t->moe_every = family_u32(o, "interleave_moe_layer_step", 1, MODEL_LAYERS_MAX, 1);
     t->moe_ffn = family_u32(o, "intermediate_size", 1, MODEL_FFN_MAX, 8192);
     t->shared_expert_ffn = t->moe_ffn;

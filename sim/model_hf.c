@@ -73,12 +73,6 @@ static void read_architecture(Transformer *t, JsonObj *o, const Family *family)
 
 /* ---- one config ---- */
 
-/* key, or where it is absent the name that most families use, if that is there. */
-static const char *alias(JsonObj *o, const char *key, const char *common)
-{
-    return !json_has(o, key) && json_has(o, common) ? common : key;
-}
-
 static void read_activation(Transformer *t, JsonObj *o, const Family *family)
 {
     static const char *const words[] = { "gelu",      "relu",     "relu2",
@@ -87,7 +81,7 @@ static void read_activation(Transformer *t, JsonObj *o, const Family *family)
     static const Activation meaning[] = { ACT_GELU, ACT_RELU, ACT_RELU2, ACT_SILU, ACT_GELU,
                                           ACT_GELU, ACT_GELU, ACT_SILU,  ACT_RELU2 };
     /* Gemma's first configs say it in hidden_act; the later key wins. */
-    const char *key = alias(o, family->keys->activation, family_usual.activation);
+    const char *key = family_alias(o, family->keys->activation, family_usual.activation);
     int word = json_word(o, key, words, ARRAY_N(words), (int)family->activation);
     t->activation = meaning[word];
     t->gelu_new = word == WORD_GELU_NEW;
@@ -140,10 +134,10 @@ static ShapeKeys present_keys(JsonObj *o, const ShapeKeys *keys)
 {
     ShapeKeys k = *keys;
     const ShapeKeys *n = &native_keys;
-    k.layers = set_word(o, alias(o, k.layers, family_usual.shape.layers), n->layers);
-    k.hidden = set_word(o, alias(o, k.hidden, family_usual.shape.hidden), n->hidden);
-    k.heads = set_word(o, alias(o, k.heads, family_usual.shape.heads), n->heads);
-    k.max_seq = set_word(o, alias(o, k.max_seq, family_usual.shape.max_seq), n->max_seq);
+    k.layers = set_word(o, family_alias(o, k.layers, family_usual.shape.layers), n->layers);
+    k.hidden = set_word(o, family_alias(o, k.hidden, family_usual.shape.hidden), n->hidden);
+    k.heads = set_word(o, family_alias(o, k.heads, family_usual.shape.heads), n->heads);
+    k.max_seq = set_word(o, family_alias(o, k.max_seq, family_usual.shape.max_seq), n->max_seq);
     k.kv_heads = set_word(o, k.kv_heads, n->kv_heads);
     k.head_dim = set_word(o, k.head_dim, n->head_dim);
     k.ffn = set_word(o, k.ffn, n->ffn);
@@ -201,6 +195,23 @@ static bool is_given(JsonObj *o, const char *key)
     return json_has(o, key) && json_type(json_member(o->node, key)) != JSON_NULL;
 }
 
+/* transformers 5 has what turns and how far in one object, or in one for each kind of layer. */
+static const char *read_rope_parameters(Transformer *t, JsonObj *o)
+{
+    JsonNode node = json_get(o, "rope_parameters");
+    if (!o->ok || json_type(node) != JSON_OBJECT)
+        return NULL;
+    JsonObj rope = json_begin(node, o->err);
+    const char *type = json_string(&rope, "rope_type", "default");
+    double part = json_number(&rope, "partial_rotary_factor", 0, 1, 1);
+    double theta = json_number(&rope, "rope_theta", 1, 1e12, 0);
+    o->ok = json_end_lax(&rope);
+    if (!o->ok || strcmp(type, "default") != 0 || part != 1 || theta == 0)
+        return "rope_parameters";
+    t->rope_theta = theta;
+    return NULL;
+}
+
 /* What changes the numbers but not their cost: `run` trains by it, or refuses. */
 static void read_numerics(Transformer *t, JsonObj *o)
 {
@@ -208,10 +219,9 @@ static void read_numerics(Transformer *t, JsonObj *o)
                                        "norm_epsilon", "norm_eps" };
     static const char *const thetas[] = { "rotary_emb_base", "rope_theta" };
     static const char *const parts[] = { "partial_rotary_factor", "rotary_pct" };
-    static const char *const others[] = { "rope_scaling", "rope_parameters",
-                                          "attn_logit_softcapping", "final_logit_softcapping",
-                                          "clip_qkv" };
-    const char *other = NULL;
+    static const char *const others[] = { "rope_scaling", "attn_logit_softcapping",
+                                          "final_logit_softcapping", "clip_qkv" };
+    const char *other = read_rope_parameters(t, o);
     for (size_t i = 0; i < ARRAY_N(eps); i++)
         if (is_given(o, eps[i]))
             t->norm_eps = fmax(json_number(o, eps[i], 0, 1, 0), DBL_MIN);

@@ -61,9 +61,13 @@ extern const size_t families_n;
 /* What readers of families share, and those of families with experts (model_families_moe.c). */
 typedef void FamilyRead(Transformer *t, JsonObj *o);
 uint32_t family_u32(JsonObj *o, const char *key, uint32_t min, uint32_t max, uint32_t fallback);
+/* key, or where it is absent the other one, if that is there. */
+const char *family_alias(JsonObj *o, const char *key, const char *other);
+void family_refuse_true(JsonObj *o, const char *key);
 /* 0: none, also for null. */
 uint32_t family_tokens(JsonObj *o, const char *key, uint32_t fallback);
 uint32_t family_window(JsonObj *o, uint32_t fallback); /* "sliding_window" */
+void family_qwen_window(Transformer *t, JsonObj *o);
 void family_tie(Transformer *t, JsonObj *o, bool fallback);
 void family_attention_bias(Transformer *t, JsonObj *o, bool fallback);
 void family_llama_habit(Transformer *t);

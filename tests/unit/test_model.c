@@ -731,6 +731,75 @@ static void qwen_mixtures_say_which_layers_are_dense(void)
     CHECK(!transformer_is_moe(&t, 3));
 }
 
+/* Counts by transformers 5.24 (num_parameters() on the meta device), Ernie's by 4.57.3. */
+static void keys_have_the_meaning_that_transformers_gives_them(void)
+{
+    static const Published rows[] = {
+        /* 5 writes Qwen 3's experts by their other name, and takes either in other families */
+        { "{\"model_type\": \"qwen3_moe\", \"num_local_experts\": 64}", 8099828736 },
+        { "{\"model_type\": \"qwen3_moe\", \"num_experts\": 64}", 8099828736 },
+        { "{\"model_type\": \"mixtral\", \"num_experts\": 4}", 24153690112 },
+        /* a head as wide as derived */
+        { "{\"model_type\": \"glm4_moe\", \"hidden_size\": 2048, "
+          "\"num_attention_heads\": 32, \"num_hidden_layers\": 46, \"vocab_size\": 151552}",
+          51399944192 },
+        /* the head has a bias as well */
+        { "{\"model_type\": \"ernie4_5_moe\", \"hidden_size\": 256, "
+          "\"num_attention_heads\": 8, \"num_key_value_heads\": 4, \"num_hidden_layers\": 6, "
+          "\"vocab_size\": 1000, \"use_bias\": true}",
+          401369320 },
+        /* replit-code-v1_5-3b ("3.3B"): of each layer 3072 x (3072 + 2 x 8 x 128) for queries, keys
+         * and values, 9 x 3072^2 for what follows, two norms */
+        { "{\"model_type\": \"mpt\", \"d_model\": 3072, \"n_heads\": 24, \"n_layers\": 32, "
+          "\"vocab_size\": 32768, \"attn_config\": {\"attn_type\": "
+          "\"grouped_query_attention\", \"kv_n_heads\": 8}}",
+          32 * (3072ull * 5120 + 9 * 3072 * 3072 + 2 * 3072) + 32768 * 3072 + 3072 },
+    };
+    check_published(rows, ARRAY_N(rows));
+    Transformer t = read_transformer("{\"model_type\": \"mpt\", \"attn_config\": "
+                                     "{\"attn_type\": \"multiquery_attention\"}}");
+    CHECK_INT(1, t.kv_heads);
+    check_error("{\"model_type\": \"mpt\", \"attn_config\": "
+                "{\"attn_type\": \"grouped_query_attention\", \"kv_n_heads\": 7}}",
+                "model.attn_config.kv_n_heads: 7 does not divide n_heads 16");
+    check_error("{\"model_type\": \"deepseek_v2\", \"mlp_bias\": true}",
+                "model.mlp_bias: true is not simulated, false allowed");
+    check_error("{\"model_type\": \"gemma2\", \"use_bidirectional_attention\": true}",
+                "model.use_bidirectional_attention: true is not simulated, false allowed");
+    t = read_transformer("{\"model_type\": \"gemma3_text\", "
+                         "\"use_bidirectional_attention\": true}");
+    CHECK(!t.causal && transformer_window(&t, 0) == 4096);
+    CHECK(read_transformer("{\"model_type\": \"gemma3_text\"}").causal);
+    t = read_transformer("{\"model_type\": \"qwen2_moe\", \"use_sliding_window\": true, "
+                         "\"max_window_layers\": 21}");
+    CHECK(transformer_window(&t, 20) == 0 && transformer_window(&t, 21) == 4096);
+    t = read_transformer("{\"model_type\": \"qwen3_moe\", \"use_sliding_window\": true}");
+    CHECK_INT(4096, transformer_window(&t, 0));
+    t = read_transformer("{\"model_type\": \"ernie4_5_moe\", \"num_experts_per_tok\": 2}");
+    CHECK_INT(2, t.experts_per_token);
+}
+
+/* As transformers 5 writes them; `run` turns by theta and refuses the rest. */
+static void rope_parameters_of_the_usual_kind_are_a_theta(void)
+{
+    Transformer t = read_transformer("{\"model_type\": \"llama\", \"rope_parameters\": "
+                                     "{\"rope_theta\": 500000.0, \"rope_type\": \"default\"}}");
+    CHECK_NEAR(500000, t.rope_theta, 0);
+    CHECK(!t.other_numerics);
+    static const char *const others[] = {
+        "{\"rope_theta\": 500000.0, \"rope_type\": \"llama3\", \"factor\": 8.0}",
+        "{\"rope_theta\": 500000.0, \"partial_rotary_factor\": 0.5}",
+        "{\"full_attention\": {\"rope_theta\": 1000000.0, \"rope_type\": \"default\"}}",
+    };
+    for (size_t i = 0; i < ARRAY_N(others); i++) {
+        char text[200];
+        snprintf(text, sizeof text, "{\"model_type\": \"llama\", \"rope_parameters\": %s}",
+                 others[i]);
+        t = read_transformer(text);
+        CHECK_STR("rope_parameters", t.other_numerics);
+    }
+}
+
 static void the_others_carry_their_marks(void)
 {
     Transformer t = read_transformer("\"qwen3-8b\"");
@@ -1266,6 +1335,8 @@ int main(void)
     RUN(llama_reads_its_switches);
     RUN(windows_lie_where_the_family_puts_them);
     RUN(qwen_mixtures_say_which_layers_are_dense);
+    RUN(keys_have_the_meaning_that_transformers_gives_them);
+    RUN(rope_parameters_of_the_usual_kind_are_a_theta);
     RUN(the_others_carry_their_marks);
     RUN(activation_words_of_both_formats_are_understood);
     RUN(a_config_says_whether_it_drops);
