@@ -40,6 +40,13 @@ const char *family_alias(JsonObj *o, const char *key, const char *other)
     return !json_has(o, key) && json_has(o, other) ? other : key;
 }
 
+void family_refuse_clipping(JsonObj *o)
+{
+    if (json_has(o, "clip_qkv"))
+        o->ok = json_fail(json_member(o->node, "clip_qkv"), o->err,
+                          "clipping is not simulated, null allowed");
+}
+
 uint32_t family_window(JsonObj *o, uint32_t fallback)
 {
     return family_tokens(o, "sliding_window", fallback);
@@ -299,9 +306,7 @@ static void read_olmo(Transformer *t, JsonObj *o)
     t->norm_eps = 1e-5;
     family_tie(t, o, false);
     family_attention_bias(t, o, false);
-    if (json_has(o, "clip_qkv"))
-        o->ok = json_fail(json_member(o->node, "clip_qkv"), o->err,
-                          "clipping is not simulated, null allowed");
+    family_refuse_clipping(o);
 }
 
 static void read_stablelm(Transformer *t, JsonObj *o)
@@ -377,14 +382,19 @@ static void read_nemotron(Transformer *t, JsonObj *o)
 }
 
 /* attention_bias is of queries, keys and values only. */
-static void read_glm4(Transformer *t, JsonObj *o)
+static void read_glm(Transformer *t, JsonObj *o)
 {
     family_llama_habit(t);
-    t->sandwich_norm = true;
     t->norm_eps = 1.5625e-7;
     t->other_numerics = "GLM's rotation of neighbouring columns";
     family_tie(t, o, false);
     t->qkv_bias = json_bool(o, "attention_bias", true);
+}
+
+static void read_glm4(Transformer *t, JsonObj *o)
+{
+    read_glm(t, o);
+    t->sandwich_norm = true;
 }
 
 /* Each so-many-th layer sees everything; save_pretrained writes it with an underscore. */
@@ -393,6 +403,14 @@ static uint32_t read_pattern(JsonObj *o, uint32_t fallback)
     const char *key = json_has(o, "_sliding_window_pattern") ? "_sliding_window_pattern"
                                                              : "sliding_window_pattern";
     return family_u32(o, key, 1, MODEL_LAYERS_MAX, fallback);
+}
+
+/* Every fourth layer sees everything. */
+static void read_olmo3(Transformer *t, JsonObj *o)
+{
+    read_olmo2(t, o);
+    t->window = family_window(o, 4096);
+    t->window_but_every = 4;
 }
 
 /* Layers that see everything have no positions. */
@@ -583,6 +601,12 @@ const Family families[] = {
     { "gpt_oss", family_gpt_oss, &llama, 36, 2880, 64, 8, 64, 2880, 201088, 131072, ACT_SILU },
     { "llama4_text", family_llama4, &llama4, 48, 5120, 40, 8, 128, 16384, 202048, 131072,
       ACT_SILU },
+    { "glm", read_glm, &llama, 40, 4096, 32, 2, 128, 13696, 151552, 131072, ACT_SILU },
+    { "olmo3", read_olmo3, &llama, 32, 4096, 32, 0, 0, 11008, 50304, 2048, ACT_SILU },
+    { "olmoe", family_olmoe, &llama, 16, 2048, 16, 0, 0, 2048, 50304, 4096, ACT_SILU },
+    { "phimoe", family_phi_moe, &llama, 32, 4096, 32, 8, 0, 6400, 32064, 131072, ACT_SILU },
+    { "xlm-roberta", read_roberta, &family_usual, 12, 768, 12, 0, 0, 3072, 30522, 512,
+      ACT_GELU },
     { "roberta", read_roberta, &family_usual, 12, 768, 12, 0, 0, 3072, 50265, 512, ACT_GELU },
     { "bert", read_bert, &family_usual, 12, 768, 12, 0, 0, 3072, 30522, 512, ACT_GELU },
 };

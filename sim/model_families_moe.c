@@ -175,6 +175,32 @@ void family_granite_moe(Transformer *t, JsonObj *o)
     family_attention_bias(t, o, false);
 }
 
+/* LayerNorms, and biases but in experts. */
+void family_phi_moe(Transformer *t, JsonObj *o)
+{
+    family_mixtral(t, o);
+    t->norm = NORM_LAYERNORM;
+    t->norm_bias = true;
+    t->norm_eps = 1e-5;
+    t->experts = read_experts_n(o, "num_local_experts", 1, 16);
+    family_attention_bias(t, o, false);
+    t->head_bias = json_bool(o, "lm_head_bias", false);
+}
+
+/* Norms over all queries and all keys; "intermediate_size" is that of an expert. */
+void family_olmoe(Transformer *t, JsonObj *o)
+{
+    family_llama_habit(t);
+    t->norm_eps = 1e-5;
+    t->qk_norm = t->qk_norm_whole = true;
+    family_tie(t, o, false);
+    family_attention_bias(t, o, false);
+    family_refuse_clipping(o);
+    t->experts = read_experts_n(o, "num_experts", 1, 64);
+    t->moe_ffn = t->ffn;
+    shape_read_experts_per_token(t, o, "num_experts_per_tok", 8);
+}
+
 /* From moe_layer_start_index to the last layer. */
 void family_ernie_moe(Transformer *t, JsonObj *o)
 {

@@ -49,7 +49,7 @@ static bool decoder_architecture(Transformer *t, const char *name)
 
 static void read_architecture(Transformer *t, JsonObj *o, const Family *family)
 {
-    bool one_task = strcmp(family->type, "roberta") == 0;
+    bool one_task = strstr(family->type, "roberta") != NULL;
     bool is_bert = strcmp(family->type, "bert") == 0 || one_task;
     JsonNode list = json_get(o, "architectures");
     JsonNode first = json_first(list);

@@ -64,6 +64,7 @@ uint32_t family_u32(JsonObj *o, const char *key, uint32_t min, uint32_t max, uin
 /* key, or where it is absent the other one, if that is there. */
 const char *family_alias(JsonObj *o, const char *key, const char *other);
 void family_refuse_true(JsonObj *o, const char *key);
+void family_refuse_clipping(JsonObj *o); /* "clip_qkv" */
 /* 0: none, also for null. */
 uint32_t family_tokens(JsonObj *o, const char *key, uint32_t fallback);
 uint32_t family_window(JsonObj *o, uint32_t fallback); /* "sliding_window" */
@@ -74,7 +75,7 @@ void family_llama_habit(Transformer *t);
 void family_read_nope_layers(Transformer *t, JsonObj *o); /* that they are nope_every's */
 FamilyRead family_mixtral, family_qwen2_moe, family_qwen3_moe, family_glm4_moe,
     family_deepseek_v2, family_deepseek_v3, family_granite_moe, family_ernie_moe,
-    family_gpt_oss, family_llama4;
+    family_gpt_oss, family_llama4, family_olmoe, family_phi_moe;
 
 /* The two formats.  file_name: what an object without a name is called; NULL: by its kind. */
 bool model_read_native(Model *model, Arena *arena, JsonNode node, const char *file_name,

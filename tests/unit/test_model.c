@@ -199,6 +199,22 @@ static void further_families_have_their_published_size(void)
           "\"num_attention_heads\": 12, \"vocab_size\": 50265, "
           "\"max_position_embeddings\": 514, \"type_vocab_size\": 1}",
           124697433 },
+        /* glm-4-9b-chat-hf, Olmo-3-1025-7B, OLMoE-1B-7B-0924, Phi-3.5-MoE-instruct,
+         * xlm-roberta-base */
+        { "{\"model_type\": \"glm\"}", 9399951360 },
+        { "{\"model_type\": \"olmo3\", \"hidden_size\": 4096, \"num_hidden_layers\": 32, "
+          "\"num_attention_heads\": 32, \"vocab_size\": 100278}",
+          7298011136 },
+        { "{\"model_type\": \"olmoe\", \"hidden_size\": 2048, \"num_hidden_layers\": 16, "
+          "\"num_attention_heads\": 16, \"vocab_size\": 50304, "
+          "\"intermediate_size\": 1024}",
+          6919161856 },
+        { "{\"model_type\": \"phimoe\", \"attention_bias\": true, \"lm_head_bias\": true}",
+          41873153344 },
+        { "{\"model_type\": \"xlm-roberta\", \"hidden_size\": 768, "
+          "\"num_hidden_layers\": 12, \"num_attention_heads\": 12, \"vocab_size\": 250002, "
+          "\"max_position_embeddings\": 514, \"type_vocab_size\": 1}",
+          278295186 },
     };
     check_published(rows, ARRAY_N(rows));
     /* Its card says 106B, 12B active, without the layer that predicts further tokens. */
@@ -296,6 +312,20 @@ static void newer_families_have_their_habits(void)
         "\"layer_types\": [\"sliding_attention\", \"chunked_attention\"]}",
         "model.layer_types[0]: 'chunked_attention' is expected, as the keys of its window "
         "say");
+}
+
+static void relatives_differ_where_they_do(void)
+{
+    Transformer t = read_transformer("{\"model_type\": \"glm\"}");
+    CHECK(!t.sandwich_norm && t.qkv_bias && !t.out_bias);
+    t = read_transformer("{\"model_type\": \"olmo3\"}");
+    CHECK(t.branch_norm && transformer_window(&t, 2) == 4096 && !transformer_window(&t, 3));
+    t = read_transformer("{\"model_type\": \"olmoe\"}");
+    CHECK(!t.branch_norm && t.qk_norm_whole && t.experts == 64 && t.experts_per_token == 8);
+    t = read_transformer("{\"model_type\": \"phimoe\"}");
+    CHECK(t.norm == NORM_LAYERNORM && t.experts == 16 && t.experts_per_token == 2);
+    check_error("{\"model_type\": \"olmoe\", \"clip_qkv\": 8.0}",
+                "model.clip_qkv: clipping is not simulated, null allowed");
 }
 
 static void further_families_have_their_habits(void)
@@ -1056,7 +1086,7 @@ static void what_is_no_model_is_said(void)
           "falcon, "
           "mpt, granite, olmo, stablelm, cohere, gemma3_text, glm4_moe, olmo2, nemotron, glm4, "
           "cohere2, smollm3, ernie4_5, seed_oss, granitemoe, ernie4_5_moe, gpt_oss, "
-          "llama4_text, roberta, bert" },
+          "llama4_text, glm, olmo3, olmoe, phimoe, xlm-roberta, roberta, bert" },
         { "{\"model_type\": \"llama4\", \"text_config\": {\"model_type\": \"llama4_text\"}}",
           "model.model_type: 'llama4' is a model of text and something else; its text_config "
           "is "
@@ -1318,6 +1348,7 @@ int main(void)
     RUN(further_families_have_their_habits);
     RUN(further_families_have_about_their_published_size);
     RUN(newer_families_have_their_habits);
+    RUN(relatives_differ_where_they_do);
     RUN(resnets_have_torchvisions_size);
     RUN(missing_keys_take_the_defaults_of_transformers);
     RUN(the_architecture_decides_what_sits_on_top);
