@@ -17,10 +17,10 @@ static uint32_t qk_norm(Maker *k, uint32_t qkv)
 {
     const Transformer *m = k->m;
     uint64_t q = (uint64_t)m->heads * m->head_dim, kv = (uint64_t)m->kv_heads * m->head_dim;
-    bool whole = m->qk_norm_whole;
+    bool whole = m->qk_norm_whole, own = whole || m->qk_norm_own;
     uint64_t each = m->qk_norm_plain ? 0 : m->head_dim;
-    TapeOp op = norm_op(k, qkv, whole ? q : each, "attention.q_norm");
-    TapeOp second = norm_op(k, qkv, whole ? kv : each, "attention.k_norm");
+    TapeOp op = norm_op(k, qkv, own ? q : each, "attention.q_norm");
+    TapeOp second = norm_op(k, qkv, own ? kv : each, "attention.k_norm");
     for (uint32_t i = 0; i < second.param_n; i++)
         op.param[op.param_n++] = second.param[i];
     op.name = NAME_QK_NORM;

@@ -40,6 +40,7 @@ typedef struct Transformer {
     bool norm_bias;                    /* LayerNorm with bias */
     bool qk_norm;                      /* a norm over each head's q and k (Qwen 3) */
     bool qk_norm_whole;                /* ... over those of all heads together (OLMo 2) */
+    bool qk_norm_own;                  /* ... with weights of each head's own (Command R+) */
     bool qk_norm_plain;      /* ... without weights, and only where they turn (Llama 4) */
     bool parallel_block;     /* attention and MLP read the same input (GPT-NeoX) */
     bool two_norms_parallel; /* parallel_block with a norm for each branch */

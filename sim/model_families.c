@@ -323,7 +323,7 @@ static void read_stablelm(Transformer *t, JsonObj *o)
     family_refuse_true(o, "qk_layernorm");
 }
 
-static void read_cohere(Transformer *t, JsonObj *o)
+static void cohere_habit(Transformer *t, JsonObj *o)
 {
     family_llama_habit(t);
     parallel_habit(t);
@@ -332,7 +332,12 @@ static void read_cohere(Transformer *t, JsonObj *o)
     t->other_numerics = "Cohere's rotation of neighbouring columns and scale of logits";
     family_tie(t, o, true);
     family_attention_bias(t, o, false);
-    family_refuse_true(o, "use_qk_norm");
+}
+
+static void read_cohere(Transformer *t, JsonObj *o)
+{
+    cohere_habit(t, o);
+    t->qk_norm = t->qk_norm_own = json_bool(o, "use_qk_norm", false);
 }
 
 static void read_mistral(Transformer *t, JsonObj *o)
@@ -416,7 +421,8 @@ static void read_olmo3(Transformer *t, JsonObj *o)
 /* Layers that see everything have no positions. */
 static void read_cohere2(Transformer *t, JsonObj *o)
 {
-    read_cohere(t, o);
+    cohere_habit(t, o);
+    family_refuse_true(o, "use_qk_norm"); /* transformers' code has none */
     t->window = family_window(o, 4096);
     t->window_but_every = t->nope_every = read_pattern(o, 4);
 }

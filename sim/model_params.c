@@ -51,7 +51,7 @@ static uint64_t attention_params(const Transformer *t)
     uint64_t kv = (uint64_t)t->kv_heads * t->head_dim;
     uint64_t params = linear_params(t->hidden, q + 2 * kv, t->qkv_bias) +
                       linear_params(q, t->hidden, t->out_bias);
-    if (t->qk_norm_whole)
+    if (t->qk_norm_whole || t->qk_norm_own)
         params += norm_params(t, q) + norm_params(t, kv);
     else if (t->qk_norm && !t->qk_norm_plain)
         params += 2 * norm_params(t, t->head_dim);

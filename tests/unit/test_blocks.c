@@ -20,6 +20,12 @@ static void every_parameter_of_the_model_is_in_a_block(void)
     CHECK(world_build(&olmo));
     CHECK_U64(model_params(&olmo.s.model), sum_params(&olmo));
     world_free(&olmo);
+    World cohere;
+    world_transformer(&cohere, zoo(ZOO_QWEN));
+    cohere.s.model.u.transformer.qk_norm_own = true;
+    CHECK(world_build(&cohere));
+    CHECK_U64(model_params(&cohere.s.model), sum_params(&cohere));
+    world_free(&cohere);
     for (int batchnorm = 0; batchnorm < 2; batchnorm++) {
         World w;
         world_mlp(&w, mlp_like(batchnorm));

@@ -199,22 +199,6 @@ static void further_families_have_their_published_size(void)
           "\"num_attention_heads\": 12, \"vocab_size\": 50265, "
           "\"max_position_embeddings\": 514, \"type_vocab_size\": 1}",
           124697433 },
-        /* glm-4-9b-chat-hf, Olmo-3-1025-7B, OLMoE-1B-7B-0924, Phi-3.5-MoE-instruct,
-         * xlm-roberta-base */
-        { "{\"model_type\": \"glm\"}", 9399951360 },
-        { "{\"model_type\": \"olmo3\", \"hidden_size\": 4096, \"num_hidden_layers\": 32, "
-          "\"num_attention_heads\": 32, \"vocab_size\": 100278}",
-          7298011136 },
-        { "{\"model_type\": \"olmoe\", \"hidden_size\": 2048, \"num_hidden_layers\": 16, "
-          "\"num_attention_heads\": 16, \"vocab_size\": 50304, "
-          "\"intermediate_size\": 1024}",
-          6919161856 },
-        { "{\"model_type\": \"phimoe\", \"attention_bias\": true, \"lm_head_bias\": true}",
-          41873153344 },
-        { "{\"model_type\": \"xlm-roberta\", \"hidden_size\": 768, "
-          "\"num_hidden_layers\": 12, \"num_attention_heads\": 12, \"vocab_size\": 250002, "
-          "\"max_position_embeddings\": 514, \"type_vocab_size\": 1}",
-          278295186 },
     };
     check_published(rows, ARRAY_N(rows));
     /* Its card says 106B, 12B active, without the layer that predicts further tokens. */
@@ -316,6 +300,30 @@ static void newer_families_have_their_habits(void)
 
 static void relatives_differ_where_they_do(void)
 {
+    static const Published rows[] = {
+        /* c4ai-command-r-plus, whose heads have norms with weights of their own */
+        { "{\"model_type\": \"cohere\", \"hidden_size\": 12288, \"num_hidden_layers\": 64, "
+          "\"num_attention_heads\": 96, \"num_key_value_heads\": 8, \"vocab_size\": 256000, "
+          "\"intermediate_size\": 33792, \"use_qk_norm\": true}",
+          103810674688 },
+        /* glm-4-9b-chat-hf, Olmo-3-1025-7B, OLMoE-1B-7B-0924, Phi-3.5-MoE-instruct,
+         * xlm-roberta-base */
+        { "{\"model_type\": \"glm\"}", 9399951360 },
+        { "{\"model_type\": \"olmo3\", \"hidden_size\": 4096, \"num_hidden_layers\": 32, "
+          "\"num_attention_heads\": 32, \"vocab_size\": 100278}",
+          7298011136 },
+        { "{\"model_type\": \"olmoe\", \"hidden_size\": 2048, \"num_hidden_layers\": 16, "
+          "\"num_attention_heads\": 16, \"vocab_size\": 50304, "
+          "\"intermediate_size\": 1024}",
+          6919161856 },
+        { "{\"model_type\": \"phimoe\", \"attention_bias\": true, \"lm_head_bias\": true}",
+          41873153344 },
+        { "{\"model_type\": \"xlm-roberta\", \"hidden_size\": 768, "
+          "\"num_hidden_layers\": 12, \"num_attention_heads\": 12, \"vocab_size\": 250002, "
+          "\"max_position_embeddings\": 514, \"type_vocab_size\": 1}",
+          278295186 },
+    };
+    check_published(rows, ARRAY_N(rows));
     Transformer t = read_transformer("{\"model_type\": \"glm\"}");
     CHECK(!t.sandwich_norm && t.qkv_bias && !t.out_bias);
     t = read_transformer("{\"model_type\": \"olmo3\"}");
@@ -324,6 +332,8 @@ static void relatives_differ_where_they_do(void)
     CHECK(!t.branch_norm && t.qk_norm_whole && t.experts == 64 && t.experts_per_token == 8);
     t = read_transformer("{\"model_type\": \"phimoe\"}");
     CHECK(t.norm == NORM_LAYERNORM && t.experts == 16 && t.experts_per_token == 2);
+    check_error("{\"model_type\": \"cohere2\", \"use_qk_norm\": true}",
+                "model.use_qk_norm: true is not simulated, false allowed");
     check_error("{\"model_type\": \"olmoe\", \"clip_qkv\": 8.0}",
                 "model.clip_qkv: clipping is not simulated, null allowed");
 }
