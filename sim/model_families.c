@@ -350,6 +350,7 @@ static void read_mistral(Transformer *t, JsonObj *o)
 static void read_phi3(Transformer *t, JsonObj *o)
 {
     family_llama_habit(t);
+    read_dropout(t, o, "resid_pdrop", 0);
     t->norm_eps = 1e-5;
     family_tie(t, o, false);
     t->window = family_window(o, 0);

@@ -904,6 +904,8 @@ static void a_config_says_whether_it_drops(void)
     CHECK(!read_transformer("{\"model_type\": \"gpt_neox\"}").dropout);
     CHECK(!read_transformer("{\"model_type\": \"llama\"}").dropout);
     CHECK(!read_transformer("{\"model_type\": \"gpt2\", \"resid_pdrop\": 0}").dropout);
+    CHECK(!read_transformer("{\"model_type\": \"phi3\"}").dropout);
+    CHECK(read_transformer("{\"model_type\": \"phi3\", \"resid_pdrop\": 0.1}").dropout);
     CHECK(!read_transformer("{\"model_type\": \"opt\", \"dropout\": 0.0}").dropout);
     CHECK(!read_transformer("{\"model_type\": \"bert\", \"hidden_dropout_prob\": 0}").dropout);
     CHECK(read_transformer("{\"model_type\": \"gpt_neox\", \"hidden_dropout\": 0.1}").dropout);
