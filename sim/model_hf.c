@@ -199,7 +199,7 @@ static bool is_given(JsonObj *o, const char *key)
 static const char *read_rope_parameters(Transformer *t, JsonObj *o)
 {
     JsonNode node = json_get(o, "rope_parameters");
-    if (!o->ok || json_type(node) != JSON_OBJECT)
+    if (!o->ok || !node.item)
         return NULL;
     JsonObj rope = json_begin(node, o->err);
     const char *type = json_string(&rope, "rope_type", "default");

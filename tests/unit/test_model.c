@@ -838,6 +838,10 @@ static void rope_parameters_of_the_usual_kind_are_a_theta(void)
         t = read_transformer(text);
         CHECK_STR("rope_parameters", t.other_numerics);
     }
+    CHECK(!read_transformer("{\"model_type\": \"llama\", \"rope_parameters\": null}")
+               .other_numerics);
+    check_error("{\"model_type\": \"llama\", \"rope_parameters\": []}",
+                "model.rope_parameters: an object is expected, not a list");
 }
 
 static void the_others_carry_their_marks(void)
