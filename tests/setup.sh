@@ -98,9 +98,14 @@ needed=$(missing "$required")
 wanted=$(missing "$optional")
 [ -z "$needed$wanted" ] && exit 0
 
-# All at once; and if that fails, at least what the program needs.
+# All at once; and if that fails, what the program needs, and of the rest what there is.
 # shellcheck disable=SC2086
-install_packages $needed $wanted || { [ -n "$needed" ] && install_packages $needed; }
+if ! install_packages $needed $wanted && may_install; then
+    [ -n "$needed" ] && install_packages $needed
+    for package in $wanted; do
+        install_packages "$package"
+    done
+fi
 needed=$(missing "$required")
 [ -n "$wanted" ] && wanted=$(missing "$optional")
 
@@ -110,6 +115,6 @@ if [ -n "$wanted" ]; then
 fi
 if [ -n "$needed" ]; then
     echo "setup: lockstep cannot be built without: $needed" >&2
-    echo "setup: on Debian 12 run, as root: apt-get update && $install_line $needed" >&2
+    echo "setup: on Debian run, as root: apt-get update && $install_line $needed" >&2
     exit 1
 fi
