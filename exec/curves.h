@@ -21,9 +21,9 @@
 #include "exec/number.h"
 
 /* Before a function: compiled for eight numbers at a time, too, which runs where the processor has
- * such instructions.  Nothing for sanitizers, which are not there yet when it is chosen. */
-#if defined __x86_64__ && defined __GNUC__ && !defined __SANITIZE_ADDRESS__ && \
-    !defined __SANITIZE_THREAD__ && !defined __clang__
+ * such instructions (glibc's loader chooses, before there are sanitizers). */
+#if defined __x86_64__ && defined __GLIBC__ && defined __GNUC__ && !defined __clang__ && \
+    !defined __SANITIZE_ADDRESS__ && !defined __SANITIZE_THREAD__
 #define WIDE __attribute__((target_clones("avx2", "default")))
 #else
 #define WIDE
