@@ -36,7 +36,7 @@ static inline float curve_exp(float x)
     x = x < -87.3f ? -87.3f : x;
     float shifted = x * 1.44269504f + whole, n = shifted - whole;
     /* ln 2 in two parts, the first short enough for n times it to be exact */
-    float r = (x - n * 0x1.62e4p-1f) - n * 1.42860677e-6f;
+    float r = (x - n * 0x1.62e4p-1f) - n * 1.42860682e-6f;
     float q = 0.00138144669f;
     q = q * r + 0.00836878041f;
     q = q * r + 0.0416683942f;

@@ -136,15 +136,15 @@ static void clear_keys(const Shape *s, Side out)
 /* In place on x[begin, end), zeros elsewhere below n; returns log sum exp. */
 static float softmax_row(float *x, KeySpan span, uint64_t n)
 {
-    float *seen = x + span.begin, top;
-    uint64_t seen_n = span.end - span.begin;
-    top = row_max(seen, seen_n);
-    row_exp(seen, top, 1, seen_n);
-    double sum = row_sum(seen, seen_n);
+    float *row = x + span.begin;
+    uint64_t row_n = span.end - span.begin;
+    float top = row_max(row, row_n);
+    row_exp(row, top, 1, row_n);
+    double sum = row_sum(row, row_n);
     float by = (float)(1 / sum);
     memset(x, 0, span.begin * sizeof *x);
-    for (uint64_t k = 0; k < seen_n; k++)
-        seen[k] *= by;
+    for (uint64_t k = 0; k < row_n; k++)
+        row[k] *= by;
     memset(x + span.end, 0, (n - span.end) * sizeof *x);
     return top + (float)log(sum);
 }

@@ -164,7 +164,7 @@ static void wait_for_rank_1(Fabric *f, const RankPlace *place, RankPage *page, b
     c.in_n = 1;
     c.in = &part;
     Err err = { 0 };
-    int64_t until_ns = net_now_ns() + (computes ? 5 * second_ns / 2 : 20 * second_ns);
+    int64_t until_ns = net_now_ns() + (computes ? 4 : 20) * second_ns;
     while (place->rank == 1 && net_now_ns() < until_ns && !(fabric_failure(f) && !computes))
         if (!computes)
             net_sleep_ns(10000000);
@@ -206,7 +206,7 @@ static void a_job_in_which_nobody_does_anything_ends(void)
 static void a_job_in_which_one_rank_computes_goes_on(void)
 {
     RankPage *page = rank_page_make();
-    CHECK_INT(0, ranks_run_on(3, &(RankOptions){ .timeout_s = 0.15 }, body_computes, page));
+    CHECK_INT(0, ranks_run_on(3, &(RankOptions){ .timeout_s = 0.3 }, body_computes, page));
     for (uint32_t r = 0; r < 3; r++)
         CHECK(page->said[r][0] == '\0');
     rank_page_free(page);

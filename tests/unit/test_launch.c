@@ -380,7 +380,7 @@ static int comes_unless_rank_1(const RankPlace *place, void *user)
 
 static void check_rank_1_is_missed(int64_t start_ns)
 {
-    CHECK(net_now_ns() - start_ns < 4000000000);
+    CHECK(net_now_ns() - start_ns < 15000000000);
     for (uint32_t r = 0; r < 3; r += 2) {
         bool said = strstr(page->said[r], "rank 1 on '") &&
                     strstr(page->said[r], ") ended before the job began");
@@ -429,7 +429,7 @@ static void a_first_thread_that_fails_is_not_waited_for(void)
     page = rank_page_make();
     int64_t start_ns = net_now_ns();
     CHECK_INT(3, launch_threads(2, comes_unless_rank_0, NULL, &(RankPlace){ .timeout_s = 30 }));
-    CHECK(net_now_ns() - start_ns < 4000000000);
+    CHECK(net_now_ns() - start_ns < 15000000000);
     CHECK(strstr(page->said[1], "ended while the ranks were still meeting") != NULL);
     rank_page_free(page);
 }
@@ -457,7 +457,7 @@ static void a_rank_started_by_others_says_that_it_will_not_come(void)
             kill(pids[2], SIGKILL); /* it came when rank 0 had given up: its launcher's part */
         waitpid(pids[r], &status, 0);
     }
-    CHECK(net_now_ns() - start_ns < 4000000000);
+    CHECK(net_now_ns() - start_ns < 15000000000);
     CHECK(strstr(page->said[0], ") ended before the job began") != NULL);
     rmdir(folder);
     rank_page_free(page);

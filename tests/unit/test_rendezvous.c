@@ -15,9 +15,11 @@ static uint16_t port;
 
 static RankPlace place_of(uint32_t rank, uint32_t world)
 {
-    return (RankPlace){
-        .rank = rank, .world = world, .rendezvous = rendezvous, .timeout_s = 5, .digest = "same"
-    };
+    return (RankPlace){ .rank = rank,
+                        .world = world,
+                        .rendezvous = rendezvous,
+                        .timeout_s = 20,
+                        .digest = "same" };
 }
 
 /* A port that nobody has now, nor before rank 0 listens there: below those that the system gives
