@@ -389,17 +389,22 @@ static void ranks_of_different_steps_are_refused(void)
     check_refused(&m, &o, "rank 1 has fewer collectives than rank 0");
 }
 
+/* A rank's compute stream; rank 0 has one already. */
+static uint32_t stream_of(Made *m, uint32_t rank)
+{
+    if (rank == 0)
+        return m->stream;
+    timeline_track(&m->t, rank, TRACK_STEPS, "steps", 0);
+    return timeline_track(&m->t, rank, TRACK_STREAM, "stream 7", 7);
+}
+
 /* Ranks 0, 1 and 3 of four communicate. */
 static void groups_that_are_no_dimension_are_refused(void)
 {
     FromTraceOptions o = { 0 };
     Made m = made(0);
     for (uint32_t rank = 0; rank < 4; rank++) {
-        uint32_t track = m.stream;
-        if (rank > 0) {
-            track = timeline_track(&m.t, rank, TRACK_STREAM, "stream 7", 7);
-            timeline_track(&m.t, rank, TRACK_STEPS, "steps", 0);
-        }
+        uint32_t track = stream_of(&m, rank);
         add(&m, track, "a", SPAN_COMPUTE, 10, 10, NONE_U64);
         if (rank == 2)
             continue;
@@ -429,11 +434,7 @@ static void check_unnamed(uint32_t middle_n, uint64_t alone_n)
     FromTraceOptions o = { 0 };
     Err err = { 0 };
     for (uint32_t rank = 0; rank < 3; rank++) {
-        uint32_t track = m.stream;
-        if (rank > 0) {
-            track = timeline_track(&m.t, rank, TRACK_STREAM, "stream 7", 7);
-            timeline_track(&m.t, rank, TRACK_STEPS, "steps", 0);
-        }
+        uint32_t track = stream_of(&m, rank);
         add(&m, track, "a", SPAN_COMPUTE, 10, 10, NONE_U64);
         for (uint32_t k = 0; k < (rank == 1 ? middle_n : 1); k++)
             timeline_span(
@@ -468,11 +469,7 @@ static int64_t replay_uneven(const char *op, Err *err)
     FromTrace f = { 0 };
     FromTraceOptions o = { 0 };
     for (uint32_t rank = 0; rank < 2; rank++) {
-        uint32_t track = m.stream;
-        if (rank > 0) {
-            track = timeline_track(&m.t, rank, TRACK_STREAM, "stream 7", 7);
-            timeline_track(&m.t, rank, TRACK_STEPS, "steps", 0);
-        }
+        uint32_t track = stream_of(&m, rank);
         add(&m, track, "a", SPAN_COMPUTE, 10, 10, NONE_U64);
         Comm c = comm_of(intern(&m.t.names, op));
         c.bytes = 1200 + 2400 * rank;
