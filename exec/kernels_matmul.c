@@ -58,12 +58,15 @@ static bool has_room(size_t bytes)
     return true;
 }
 
+static bool has_room_to_load(void)
+{
+    return has_room((size_t)BLAS_BUFFERS + BLAS_ITSELF);
+}
+
 void *open_blas(void)
 {
     setenv("OPENBLAS_NUM_THREADS", "1", 1);
-    return has_room((size_t)BLAS_BUFFERS + BLAS_ITSELF)
-               ? dlopen(BLAS_NAME, RTLD_NOW | RTLD_LOCAL)
-               : NULL;
+    return has_room_to_load() ? dlopen(BLAS_NAME, RTLD_NOW | RTLD_LOCAL) : NULL;
 }
 
 static void take_buffers(void)
@@ -110,7 +113,7 @@ bool gemm_load(Err *err)
         return err_set(err,
                        "OpenBLAS, which the cpu backend multiplies with, cannot be loaded: %s",
                        load_error);
-    bool room = sgemm ? make_room() : has_room((size_t)BLAS_BUFFERS + BLAS_ITSELF);
+    bool room = sgemm ? make_room() : has_room_to_load();
     if (!sgemm && room)
         return err_set(err, "OpenBLAS, which the cpu backend multiplies with, was not found; "
                             "on Debian install libopenblas0-pthread (or libopenblas0)");

@@ -28,10 +28,7 @@ static double squares(const KernelEnv *env, const Buffer *b, Part part)
     for (uint64_t i = 0, n; i < part.n; i += n) {
         n = min_u64(CHUNK, part.n - i);
         const float *g = chunk_read(env, b, part.first + i, n, temp);
-        double lanes[4] = { 0 }; /* so that the sum needs not wait for itself */
-        for (uint64_t k = 0; k < n; k++)
-            lanes[k % 4] += (double)g[k] * (double)g[k];
-        sum += (lanes[0] + lanes[1]) + (lanes[2] + lanes[3]);
+        sum += row_dot(g, g, n);
     }
     return sum;
 }
