@@ -36,10 +36,10 @@ const char *const op_fn_names[FN_N] = {
 const char *const tensor_class_names[TENSOR_CLASS_N] = { "params", "grads", "optimizer",
                                                          "activations", "buffers" };
 
-const char *const segment_kind_names[SEGMENT_KIND_N] = { "input",  "forward", "backward",
-                                                         "weight", "gather",  "reduce",
-                                                         "send",   "recv",    "optimizer",
-                                                         "other" };
+const char *const segment_kind_names[SEGMENT_KIND_N] = { "input",     "forward", "backward",
+                                                         "weight",    "sum",     "gather",
+                                                         "reduce",    "send",    "recv",
+                                                         "optimizer", "other" };
 
 /* ---- groups ---- */
 

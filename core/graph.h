@@ -282,6 +282,7 @@ typedef enum SegmentKind {
     SEGMENT_FORWARD,
     SEGMENT_BACKWARD,
     SEGMENT_WEIGHT, /* weight gradients apart from backward (zero-bubble schedules) */
+    SEGMENT_SUM,    /* they are added to earlier ones, where backward does not do that */
     SEGMENT_GATHER,
     SEGMENT_REDUCE,
     SEGMENT_SEND,

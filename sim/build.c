@@ -118,6 +118,16 @@ static bool grads_in_one(const Build *b)
            !s->training.grad_dtype_set;
 }
 
+bool adds_grads_last(const Build *b)
+{
+    const Parallel *p = &b->s->parallel;
+    const Software *sw = b->sw;
+    Formats f = build_formats(b);
+    bool elsewhere = (p->pp > 1 && schedule_splits(p->schedule)) || hides_in_pairs(b);
+    return sw->grads_added_last && f.made != f.grad && !elsewhere &&
+           !strategy_shards_grads(p->strategy) && p->strategy != STRATEGY_DP;
+}
+
 bool copies_buckets(const Build *b)
 {
     return b->sw->bucket_copies && !grads_in_one(b);

@@ -73,6 +73,7 @@ typedef struct BlockType {
     uint64_t elements; /* sum over params */
     uint32_t param_layout, grad_layout, state_layout;
     uint32_t copy_layout; /* of weights in fp8 that lie beside the parameters; NONE_U32 */
+    uint32_t half_layout; /* of gradients in 16 bits that lie beside them (keeps_half_grads) */
     uint32_t in_layout, out_layout; /* SLOT_IN, DIN; SLOT_OUT, DOUT.  NONE_U32 at the ends */
     uint32_t forward[VARIANT_N];    /* segments; the same in both where equal */
     uint32_t backward[VARIANT_N][GRAD_MODE_N];
@@ -83,6 +84,10 @@ typedef struct BlockType {
         [VARIANT_N]
         [GRAD_MODE_N]; /* by param: op of the weight segment, else of that backward segment,
                           after which its gradient is final */
+    /* Where adds_grads_last: a backward that leaves gradients of weights in SLOT_HELD, and what
+     * adds them (and has its ready ops); else NONE_U32. */
+    uint32_t made[VARIANT_N], sum[VARIANT_N];
+    uint32_t *sum_ready_op[VARIANT_N];
     uint32_t stash_layout[VARIANT_N];
     uint32_t held_layout[VARIANT_N]; /* from backward to weight; NONE_U32 */
     CutPass forward_parts[VARIANT_N], backward_parts[VARIANT_N][GRAD_MODE_N];
@@ -160,6 +165,9 @@ bool experts_apart(const Build *b);
 bool hides_in_pairs(const Build *b);
 bool sends_once(const Build *b); /* parallel.dispatcher is DeepEP, or the software's is */
 bool reshards(const Build *b); /* parallel.reshard_after_forward, else the habit in pipelines */
+/* Are gradients added to those in f32 behind a whole backward (Software.grads_added_last)?  Not
+ * where schedules put weight gradients elsewhere. */
+bool adds_grads_last(const Build *b);
 bool copies_buckets(const Build *b);  /* Software.bucket_copies, but where that is so */
 bool zero_sums_whole(const Build *b); /* zero1 whose software all-reduces gradients */
 /* The group over which parameters, gradients or state are shared out: GROUP_DP, or hsdp's

@@ -83,9 +83,11 @@ void draft_free(Draft *d);
 
 /*
  * Puts the ops of a backward draft that only make weight gradients behind the others, for
- * schedules that do them later; returns how many stay in front (draft_split.c).
+ * schedules that do them later; or those alone that put what was made in 16 bits where gradients
+ * are kept.  Returns how many stay in front (draft_split.c).
  */
-uint32_t draft_split(Draft *d);
+typedef enum DraftSplit { SPLIT_WEIGHTS, SPLIT_SUMS } DraftSplit;
+uint32_t draft_split(Draft *d, DraftSplit what);
 
 /* ---- for the rules (draft.c, draft_back.c) ---- */
 

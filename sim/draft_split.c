@@ -4,6 +4,9 @@
  *     played     dgrad 2  wgrad 2  norm  dgrad 1  wgrad 1
  *     split      dgrad 2  norm  dgrad 1 | wgrad 2  wgrad 1
  *
+ *     played     dgrad 2  wgrad 2  cast 2  norm  dgrad 1  wgrad 1  cast 1
+ *     sums       dgrad 2  wgrad 2  norm  dgrad 1  wgrad 1 | cast 2  cast 1
+ *
  * Gradients that come out of the same kernel as a gradient that travels on (of norms) stay in
  * front, and so does a weight gradient whose operands are overwritten later, with what reads its
  * result (a cast): that would be held for it.
@@ -55,29 +58,30 @@ static bool reads_what_stays(const Draft *d, const bool *moves, uint32_t i)
 }
 
 /* Who stays may hold others back. */
-static uint32_t choose(const Draft *d, bool *moves)
+static uint32_t choose(const Draft *d, DraftSplit what, bool *moves)
 {
+    bool sums = what == SPLIT_SUMS;
     uint32_t stay = 0, before;
     for (uint32_t i = 0; i < d->ops_n; i++)
-        moves[i] = is_wgrad(d, i);
+        moves[i] = is_wgrad(d, i) && (!sums || d->ops[i].op.kind == OP_CAST);
     do {
         before = stay;
         stay = 0;
         for (uint32_t i = d->ops_n; i-- > 0;) {
-            moves[i] =
-                moves[i] && !is_needed_here(d, moves, i) && !reads_what_stays(d, moves, i);
+            moves[i] = moves[i] && !is_needed_here(d, moves, i) &&
+                       (sums || !reads_what_stays(d, moves, i));
             stay += !moves[i];
         }
     } while (stay != before);
     return stay;
 }
 
-uint32_t draft_split(Draft *d)
+uint32_t draft_split(Draft *d, DraftSplit what)
 {
     bool *moves = mem_zero(d->ops_n + 1, sizeof *moves);
     DraftOp *ops = mem_zero(d->ops_cap, sizeof *ops);
     DraftArg *args = mem_zero(d->args_cap, sizeof *args);
-    uint32_t stay = choose(d, moves), ops_n = 0, args_n = 0;
+    uint32_t stay = choose(d, what, moves), ops_n = 0, args_n = 0;
     for (int moved = 0; moved < 2; moved++)
         for (uint32_t i = 0; i < d->ops_n; i++) {
             if (moves[i] != (moved == 1))

@@ -39,6 +39,7 @@ static ActionKind action_of(const Sim *sim, const Segment *s)
     case SEGMENT_FORWARD:
         return ACTION_FORWARD;
     case SEGMENT_BACKWARD:
+    case SEGMENT_SUM:
         return ACTION_BACKWARD;
     case SEGMENT_WEIGHT:
         return ACTION_WEIGHT;

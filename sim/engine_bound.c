@@ -146,6 +146,7 @@ static int like_of(const Segment *s)
 {
     return s->kind == SEGMENT_FORWARD    ? 0
            : s->kind == SEGMENT_BACKWARD ? 1
+           : s->kind == SEGMENT_SUM      ? 1
            : s->kind == SEGMENT_WEIGHT   ? 2
                                          : LIKE_REST;
 }
@@ -278,7 +279,7 @@ static void longest_rank(Sim *sim, uint32_t left_out, void *step_ns)
 static bool is_work(const Segment *s)
 {
     return s->kind == SEGMENT_FORWARD || s->kind == SEGMENT_BACKWARD ||
-           s->kind == SEGMENT_WEIGHT;
+           s->kind == SEGMENT_WEIGHT || s->kind == SEGMENT_SUM;
 }
 
 /* A micro-batch on a rank. */

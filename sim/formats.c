@@ -98,6 +98,14 @@ bool accumulates_wgrads(const Parallel *p, const Software *sw)
     return sw->wgrad_accumulate || (sw->pp_accumulates && p->pp > 1);
 }
 
+bool keeps_half_grads(const Training *t, const Parallel *p, const Software *sw, bool replicas)
+{
+    Formats f = formats_of(t, p, sw);
+    bool buckets = sw->grads_added_last && p->strategy == STRATEGY_DDP && replicas;
+    return (sw->half_grads_stay || buckets) && f.made != f.grad &&
+           !strategy_shards_grads(p->strategy) && p->strategy != STRATEGY_DP;
+}
+
 Formats formats_of(const Training *t, const Parallel *p, const Software *sw)
 {
     bool fsdp = shards_params(p, sw), wide = keeps_f32(t, sw, fsdp),

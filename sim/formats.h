@@ -63,6 +63,9 @@ uint32_t optimizer_moments(Optimizer o);
 bool shards_params(const Parallel *p, const Software *sw);
 /* Do matmuls add weight gradients to those of earlier micro-batches themselves? */
 bool accumulates_wgrads(const Parallel *p, const Software *sw);
+/* Are there gradients in 16 bits beside those in f32 all the time?  replicas: other ranks hold the
+ * same parameters. */
+bool keeps_half_grads(const Training *t, const Parallel *p, const Software *sw, bool replicas);
 /* Does the strategy know of experts that are not on all ranks? */
 bool shares_experts(const Parallel *p);
 /* Ranks of dp among which experts are shared out: of hsdp those that share out a copy of the

@@ -59,20 +59,22 @@ static PerParameter per_parameter(const Plan *p, const Scenario *s, bool ended)
                    (f.masters ? (double)dtype_bytes(f.master) : 0);
     double shard = shards_params(l, &p->sw) ? (double)dtype_bytes(f.shard) : grads;
     bool persist = p->sw.grads_persist && !strategy_shards_grads(l->strategy);
+    bool halves = keeps_half_grads(t, l, &p->sw, l->dp * l->cp > 1);
+    double beside = halves ? (double)dtype_bytes(f.made) : 0;
     double own = ended && sums_whole(s) ? fmin(grads, (double)dtype_bytes(f.made)) : 0;
     shard = ended && own == 0 ? shard : 0;
     switch (l->strategy) {
     case STRATEGY_ZERO1:
     case STRATEGY_ZERO2:
-        return persist ? (PerParameter){ params + grads, state / n, 0 }
-                       : (PerParameter){ params, (shard + state) / n, 0 };
+        return persist ? (PerParameter){ params + grads + beside, state / n, 0 }
+                       : (PerParameter){ params + beside, (shard + state) / n, 0 };
     case STRATEGY_FSDP:
         return (PerParameter){ own, (params + shard + state) / n, 0 };
     case STRATEGY_HSDP:
         return (PerParameter){ own, (params + shard + state) / ((double)l->shard_size * l->cp),
                                0 };
     default:
-        return (PerParameter){ params + state + (ended || persist ? grads : 0), 0,
+        return (PerParameter){ params + state + beside + (ended || persist ? grads : 0), 0,
                                bucket_bytes(p, s) };
     }
 }

@@ -24,6 +24,7 @@
 #include "sim/blocks.h"
 #include "sim/draft.h"
 #include "sim/memory.h"
+#include "sim/strategy/parts.h"
 
 /* ---- layouts ---- */
 
@@ -100,6 +101,19 @@ static void add_state(Build *b, const TapeValue *p)
         add_tensor(b->g, MASTER_WEIGHTS, TENSOR_OPTIMIZER, f.master, p->rows, p->columns);
 }
 
+/* What lies beside the gradients in f32. */
+static uint32_t half_layout(Build *b, const TapeValue *const *list, uint32_t n)
+{
+    const Scenario *s = b->s;
+    if (!keeps_half_grads(&s->training, &s->parallel, b->sw, has_replicas(b)))
+        return NONE_U32;
+    uint32_t layout = graph_layout(b->g);
+    for (uint32_t i = 0; i < n; i++)
+        add_tensor(b->g, "gradients in 16 bits", TENSOR_GRAD, build_formats(b).made,
+                   list[i]->rows, list[i]->columns);
+    return layout;
+}
+
 static void own_params(Build *b, BlockType *type, const TapeValue *const *list, uint32_t n)
 {
     DType grad = build_formats(b).grad;
@@ -125,6 +139,7 @@ static void own_params(Build *b, BlockType *type, const TapeValue *const *list, 
     type->state_layout = graph_layout(b->g);
     for (uint32_t i = 0; i < n; i++)
         add_state(b, list[i]);
+    type->half_layout = half_layout(b, list, n);
 }
 
 /* ---- lanes ---- */
@@ -202,7 +217,7 @@ typedef struct Emit {
     Build *b;
     Draft *d;
     Part part;
-    SegmentKind kind; /* forward, backward or weight */
+    SegmentKind kind; /* forward, backward, weight or sum */
     GradMode mode;
     uint32_t host_before;           /* Segment.host_before of what begins the pass */
     uint32_t data;                  /* layout */
@@ -363,7 +378,8 @@ static uint32_t emit_segment(Emit *e, const BlockType *type, const char *name, u
 {
     static const char *const passes[SEGMENT_KIND_N] = { [SEGMENT_FORWARD] = "forward",
                                                         [SEGMENT_BACKWARD] = "backward",
-                                                        [SEGMENT_WEIGHT] = "weights" };
+                                                        [SEGMENT_WEIGHT] = "weights",
+                                                        [SEGMENT_SUM] = "sums" };
     uint32_t s = graph_segment(e->b->g, e->kind,
                                arena_printf(&e->b->arena, "%s %s", name, passes[e->kind]));
     for (int lane = 0; lane < LANE_N; lane++)
@@ -480,12 +496,40 @@ static void emit_backward(Emit *e, BlockType *type, const char *name, Variant va
     emit_modes(e, type, name, variant, p, type->weight[variant]);
 }
 
+/* ---- gradients that are added when backward is through ---- */
+
+static uint32_t emit_half(Emit *e, BlockType *type, const char *name, const Played *p,
+                          uint32_t held)
+{
+    settle_lanes(e->d, e->part);
+    uint32_t local = place(e, e->part, SLOT_LOCAL, TENSOR_BUFFER);
+    return emit_segment(e, type, name, local, p->stash, held);
+}
+
+/* `second`: where the sums begin. */
+static void emit_sums(Emit *e, BlockType *type, const char *name, Variant variant,
+                      const Played *p, uint32_t second)
+{
+    uint32_t end = e->part.end;
+    e->mode = GRAD_ADD;
+    hold_values(e, second);
+    uint32_t held = place(e, e->part, SLOT_HELD, TENSOR_GRAD);
+    e->part = (Part){ .end = second };
+    type->made[variant] = emit_half(e, type, name, p, held);
+    e->part = (Part){ .begin = second, .end = end };
+    e->kind = SEGMENT_SUM;
+    type->sum[variant] = emit_half(e, type, name, p, held);
+    type->sum_ready_op[variant] = PUSH_ARRAY(&e->b->arena, uint32_t, type->params_n + 1);
+    note_ready_ops(e, type, type->sum_ready_op[variant]);
+}
+
 /* Where the weight gradients of a backward draft begin; its end where they stay. */
 static uint32_t second_part(const Build *b, Draft *backward)
 {
     const Parallel *k = &b->s->parallel;
-    uint32_t second =
-        k->pp > 1 && schedule_splits(k->schedule) ? draft_split(backward) : backward->ops_n;
+    uint32_t second = k->pp > 1 && schedule_splits(k->schedule)
+                          ? draft_split(backward, SPLIT_WEIGHTS)
+                          : backward->ops_n;
     return second > 0 ? second : backward->ops_n;
 }
 
@@ -602,6 +646,19 @@ static void cut_pass(Build *b, BlockType *type, const BlockPlan *plan, Variant v
     emit_end(&e);
 }
 
+/* Blocks without matmuls have nothing to add. */
+static void sum_pass(Build *b, BlockType *type, const BlockPlan *plan, Variant variant,
+                     Played *p)
+{
+    uint32_t second = draft_split(&p->backward, SPLIT_SUMS);
+    if (second == p->backward.ops_n)
+        return;
+    Emit e = emit_begin(b, p, true);
+    find_lives(&e);
+    emit_sums(&e, type, variant_name(b, plan, variant), variant, p, second);
+    emit_end(&e);
+}
+
 static void play(Build *b, const BlockPlan *plan, const DraftPlan *draft, Played *p)
 {
     draft_backward(&p->backward, &plan->tape, draft);
@@ -649,14 +706,19 @@ static void make_variant(Build *b, BlockType *type, const BlockPlan *plan, Varia
     emit_pass(b, type, plan, variant, &p, true);
     draft_free(&p.forward);
     draft_free(&p.backward);
-    if (!hides_in_pairs(b) || plan->tape.has_loss)
+    bool sums = adds_grads_last(b), cuts = hides_in_pairs(b) && !plan->tape.has_loss;
+    if (!sums && !cuts)
         return;
-    Played cut = { .stash = p.stash, .data = data, .host_before = p.host_before };
-    play(b, plan, &draft, &cut);
-    cut_pass(b, type, plan, variant, &cut, false);
-    cut_pass(b, type, plan, variant, &cut, true);
-    draft_free(&cut.forward);
-    draft_free(&cut.backward);
+    Played other = { .stash = p.stash, .data = data, .host_before = p.host_before };
+    play(b, plan, &draft, &other);
+    if (cuts) {
+        cut_pass(b, type, plan, variant, &other, false);
+        cut_pass(b, type, plan, variant, &other, true);
+    } else {
+        sum_pass(b, type, plan, variant, &other);
+    }
+    draft_free(&other.forward);
+    draft_free(&other.backward);
 }
 
 static uint32_t end_layout(Build *b, const Tape *t, uint32_t value)
@@ -674,6 +736,8 @@ static void make_type(Build *b, BlockType *type, const BlockPlan *plan)
     type->out_layout = end_layout(b, &plan->tape, plan->tape.out);
     uint32_t data = data_layout(b, &plan->tape);
     ASSERT(plan->tape.data_n <= TAPE_DATA_MAX);
+    for (int v = 0; v < VARIANT_N; v++)
+        type->made[v] = type->sum[v] = NONE_U32;
     make_variant(b, type, plan, VARIANT_PLAIN, data);
     if (plan->redo) {
         make_variant(b, type, plan, VARIANT_RECOMPUTE, data);
@@ -683,6 +747,9 @@ static void make_type(Build *b, BlockType *type, const BlockPlan *plan)
     type->stash_layout[VARIANT_RECOMPUTE] = type->stash_layout[VARIANT_PLAIN];
     type->held_layout[VARIANT_RECOMPUTE] = type->held_layout[VARIANT_PLAIN];
     type->forward_parts[VARIANT_RECOMPUTE] = type->forward_parts[VARIANT_PLAIN];
+    type->made[VARIANT_RECOMPUTE] = type->made[VARIANT_PLAIN];
+    type->sum[VARIANT_RECOMPUTE] = type->sum[VARIANT_PLAIN];
+    type->sum_ready_op[VARIANT_RECOMPUTE] = type->sum_ready_op[VARIANT_PLAIN];
     for (int m = 0; m < GRAD_MODE_N; m++) {
         type->backward[VARIANT_RECOMPUTE][m] = type->backward[VARIANT_PLAIN][m];
         type->weight[VARIANT_RECOMPUTE][m] = type->weight[VARIANT_PLAIN][m];

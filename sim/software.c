@@ -48,6 +48,8 @@ static const Fact kernel_options[] = {
     FACT(gated_qkv_apart),
     FACT(f16_grads),
     FACT(bf16_grads_f32),
+    FACT(grads_added_last),
+    FACT(half_grads_stay),
     FACT(foreach_optimizer),
     FACT(keeps_logits),
     FACT(half_to_float),
@@ -275,7 +277,9 @@ static bool check_kernels(const Software *sw, JsonNode node, Err *err)
                       err) &&
            check_pair(sw->bf16_grads_f32, !sw->f32_grads, node, "bf16_grads_f32",
                       "not f32_grads", err) &&
-           check_pair(sw->f16_grads, sw->f32_grads, node, "f16_grads", "f32_grads", err);
+           check_pair(sw->f16_grads, sw->f32_grads, node, "f16_grads", "f32_grads", err) &&
+           check_pair(sw->grads_added_last, sw->zeroes_grads, node, "grads_added_last",
+                      "zero_grads", err);
 }
 
 static bool check_compiled_as(const Software *sw, JsonNode node, Err *err)
@@ -358,7 +362,10 @@ static bool read_parallel(const SoftwareLayer *l, JsonNode node, Err *err)
            read_words(sw, schedules, schedule_facts, ARRAY_N(schedule_facts), SCHEDULE_WORDS,
                       err) &&
            read_words(sw, lacks, lack_facts, ARRAY_N(lack_facts), LACK_WORDS, err) &&
-           check_pair(sw->tp_own_first, !sw->tp_ring, node, "tp_own_first", "not tp_ring", err);
+           check_pair(sw->tp_own_first, !sw->tp_ring, node, "tp_own_first", "not tp_ring",
+                      err) &&
+           (sw->grads_persist || !sw->grads_added_last ||
+            json_fail(node, err, "grads_persist must be true where grads_added_last is"));
 }
 
 /* Where from is told of a whole stack, and may be of what is laid over one. */

@@ -107,6 +107,14 @@ typedef struct Software {
      * in one buffer, which zero1 sums whole and in place; what matmuls make is cast, then added.
      * May be left out: false. */
     bool bf16_grads_f32;
+    /* With either: gradients made in 16 bits live until the backward of their micro-batch is
+     * through, and are added to those in f32 then.  ddp adds the last ones where they are made, out
+     * of buckets of 16 bits that it always has.  Needs "zero_grads" and grads_persist, without
+     * which nothing is there to add to.  May be left out: false. */
+    bool grads_added_last;
+    /* With either: those in 16 bits stay beside them, until they are made anew; may be left out:
+     * false. */
+    bool half_grads_stay;
     bool f32_logits; /* unfused loss: reads an f32 copy of the logits */
     /* No copy: the log-softmax reads 16 bits, and its gradient is of 16 bits; may be left out:
      * false. */

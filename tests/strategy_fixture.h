@@ -230,7 +230,11 @@ static inline void fake_type(Fixture *f, BlockType *t, BlockKind kind, const uin
 {
     Graph *g = &f->g;
     uint32_t data = NONE_U32, boundary = f->b.boundary_layout;
-    *t = (BlockType){ .has_loss = kind == BLOCK_HEAD };
+    *t = (BlockType){ .has_loss = kind == BLOCK_HEAD,
+                      .copy_layout = NONE_U32,
+                      .half_layout = NONE_U32,
+                      .made = { NONE_U32, NONE_U32 },
+                      .sum = { NONE_U32, NONE_U32 } };
     t->in_layout = kind == BLOCK_EMBEDDING ? NONE_U32 : boundary;
     t->out_layout = t->has_loss ? NONE_U32 : boundary;
     if (n > 0) {

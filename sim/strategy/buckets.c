@@ -140,7 +140,7 @@ static void find_last_backwards(Buckets *d)
     for (uint32_t i = d->role->instances_n; i-- > 0 && unseen > 0;) {
         const Instance *at = &d->role->instances[i];
         SegmentKind kind = b->g->segments[at->segment].kind;
-        if (kind != SEGMENT_BACKWARD && kind != SEGMENT_WEIGHT)
+        if (kind != SEGMENT_BACKWARD && kind != SEGMENT_WEIGHT && kind != SEGMENT_SUM)
             continue;
         uint32_t *last = &d->last[block_of(b, at)];
         if (*last == NONE_U32) {

@@ -149,7 +149,7 @@ const BlockType *block_type(const Build *b, uint32_t block)
 static bool has_segment(const BlockType *t, uint32_t segment)
 {
     for (int v = 0; v < VARIANT_N; v++) {
-        if (t->forward[v] == segment)
+        if (t->forward[v] == segment || t->made[v] == segment || t->sum[v] == segment)
             return true;
         for (int m = 0; m < GRAD_MODE_N; m++)
             if (t->backward[v][m] == segment || t->weight[v][m] == segment)
@@ -162,7 +162,8 @@ static bool has_segment(const BlockType *t, uint32_t segment)
 uint32_t block_of(const Build *b, const Instance *i)
 {
     SegmentKind kind = b->g->segments[i->segment].kind;
-    if (kind != SEGMENT_FORWARD && kind != SEGMENT_BACKWARD && kind != SEGMENT_WEIGHT)
+    if (kind != SEGMENT_FORWARD && kind != SEGMENT_BACKWARD && kind != SEGMENT_WEIGHT &&
+        kind != SEGMENT_SUM)
         return NONE_U32;
     if (i->layer != NONE_U32)
         return i->layer + (b->blocks[0].kind == BLOCK_EMBEDDING);
@@ -173,6 +174,8 @@ const uint32_t *ready_ops(const Build *b, uint32_t block, uint32_t segment)
 {
     const BlockType *t = block_type(b, block);
     Variant v = b->variant[block];
+    if (t->sum[v] == segment)
+        return t->sum_ready_op[v];
     int m = 0;
     while (m < GRAD_MODE_N && t->backward[v][m] != segment && t->weight[v][m] != segment)
         m++;

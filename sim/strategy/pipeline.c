@@ -50,6 +50,13 @@
  * Parameters, gradients and optimizer state live through the step, but gradients
  * only where the software keeps them (grads_persist).  A chunk without blocks
  * passes on what it receives.
+ *
+ * GRADIENTS IN 16 BITS that are added to those in f32 when a backward is through (adds_grads_last)
+ * are added by its blocks' sums, before what it made travels on:
+ *
+ *     compute    [B 5][B 4][B 3][sum 5][sum 4][sum 3]
+ *
+ * But ddp's last: its reducer's hook adds a bucket as soon as that is full.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -252,6 +259,7 @@ static void give_home(Build *b, uint32_t block, uint32_t stage)
                 .grad = resident(role, t->grad_layout, layer, b->sw->grads_persist),
                 .state = resident(role, t->state_layout, layer, true) };
     resident(role, t->copy_layout, layer, true);
+    resident(role, t->half_layout, layer, true);
 }
 
 /* Megatron's rule: where activations are whole on every rank and divide by them. */
@@ -330,6 +338,7 @@ static void write_role(Build *b, uint32_t stage, const uint32_t *begin, uint32_t
                .actions = actions,
                .actions_n = actions_n,
                .hides = hides_in_pairs(b),
+               .adds_last = adds_grads_last(b),
                .ahead = overlaps(b, DIM_PP) || posts_ahead(p),
                .parts = parts_of_boundary(b),
                .sent = { NOWHERE, NOWHERE },

@@ -5,14 +5,24 @@
 
 /* Where gradients are sharded every micro-batch has its own, unless they are summed whole.  Those
  * that are zeroed before the step are added to from the first one on. */
-GradMode line_grad_mode(const Build *b, uint32_t micro_batch)
+GradMode line_grad_mode(const Line *l, uint32_t way)
 {
+    const Build *b = l->b;
     bool persist = b->sw->grads_persist && !shards_grads(b);
-    if (micro_batch > 0 && !(shards_grads(b) && b->s->parallel.pp == 1))
+    if (way > 0 && !(shards_grads(b) && b->s->parallel.pp == 1))
         return GRAD_ADD;
     if (persist && b->sw->zeroes_grads)
         return GRAD_ADD;
     return persist ? GRAD_WRITE : GRAD_BORN;
+}
+
+uint32_t line_way(const Line *l, uint32_t micro_batch)
+{
+    const Scenario *s = l->b->s;
+    bool reduces = s->parallel.strategy == STRATEGY_DDP && has_replicas(l->b);
+    if (l->adds_last)
+        return reduces && micro_batch + 1 == s->training.micro_batches;
+    return micro_batch > 0;
 }
 
 static uint32_t line_frame_if(const Segment *s, Slot slot, uint32_t frame)
@@ -45,9 +55,12 @@ void line_make_runs(const Line *l, uint32_t block)
     Run *runs = &l->runs[(size_t)l->own[block] * RUNS_N];
     runs[RUN_FORWARD] = make_run(l, block, t->forward[v], SLOT_OUT);
     for (uint32_t later = 0; later < 2; later++) {
-        GradMode mode = line_grad_mode(l->b, later);
-        runs[RUN_BACKWARD + later] = make_run(l, block, t->backward[v][mode], SLOT_DIN);
-        runs[RUN_WEIGHT + later] = make_run(l, block, t->weight[v][mode], SLOT_DIN);
+        GradMode mode = line_grad_mode(l, later);
+        bool sums = l->adds_last && later == 0 && t->sum[v] != NONE_U32;
+        uint32_t backward = sums ? t->made[v] : t->backward[v][mode];
+        uint32_t weight = sums ? t->sum[v] : t->weight[v][mode];
+        runs[RUN_BACKWARD + later] = make_run(l, block, backward, SLOT_DIN);
+        runs[RUN_WEIGHT + later] = make_run(l, block, weight, SLOT_DIN);
     }
 }
 
@@ -60,7 +73,7 @@ void line_make_cut_runs(const Line *l, uint32_t block)
     for (uint32_t k = 0; k < forward->n; k++)
         runs[k] = make_run(l, block, forward->segment[k], SLOT_OUT);
     for (uint32_t later = 0; later < 2; later++) {
-        const CutPass *backward = &t->backward_parts[v][line_grad_mode(l->b, later)];
+        const CutPass *backward = &t->backward_parts[v][line_grad_mode(l, later)];
         for (uint32_t k = 0; k < backward->n; k++)
             runs[CUT_BACKWARD + later * CUT_PARTS_MAX + k] =
                 make_run(l, block, backward->segment[k], SLOT_DIN);

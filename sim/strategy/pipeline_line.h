@@ -38,7 +38,8 @@ typedef struct Run {
     uint32_t compute; /* last op on the compute lane; NONE_U32 */
 } Run;
 
-/* Of a block: backward and weight gradients are others in micro-batch 0 than later (GradMode). */
+/* Of a block: backward and weight gradients are others in micro-batch 0 than later (GradMode), or
+ * in ddp's last than before (line_way). */
 enum { RUN_FORWARD, RUN_BACKWARD, RUN_WEIGHT = RUN_BACKWARD + 2, RUNS_N = RUN_WEIGHT + 2 };
 
 /* The same of the parts of a pass that is cut: forward, and backward in micro-batch 0 and later. */
@@ -66,12 +67,13 @@ typedef struct Line {
     uint32_t stage, pp, chunks;
     const uint32_t *begin; /* by chunk, and one more */
     uint32_t own_n;
-    uint32_t *own; /* by block: its number among the stage's, in order */
-    Saved *saved;  /* [micro-batch * own_n + own] */
-    Run *runs;     /* [own * RUNS_N + ...]; segment NONE_U32 where the block has none */
-    bool hides;    /* pairs hide their all-to-alls */
-    Run *cut_runs; /* [own * CUT_RUNS_N + ...], where pairs do */
-    Way *in, *out; /* [2 * turn + backward] */
+    uint32_t *own;  /* by block: its number among the stage's, in order */
+    Saved *saved;   /* [micro-batch * own_n + own] */
+    Run *runs;      /* [own * RUNS_N + ...]; segment NONE_U32 where the block has none */
+    bool hides;     /* pairs hide their all-to-alls */
+    bool adds_last; /* gradients, behind a whole backward */
+    Run *cut_runs;  /* [own * CUT_RUNS_N + ...], where pairs do */
+    Way *in, *out;  /* [2 * turn + backward] */
     uint32_t actions_n;
     const Action *actions;
     Received *received; /* by action, of those before posted_n */
@@ -149,7 +151,9 @@ void line_send_tied(Line *l, uint32_t action); /* what was tied to an action tha
 void line_sends_fall_due(Line *l);
 
 /* ---- pipeline_blocks.c ---- */
-GradMode line_grad_mode(const Build *b, uint32_t micro_batch);
+/* Which of two kinds of backward a micro-batch has, and how each writes gradients. */
+uint32_t line_way(const Line *l, uint32_t micro_batch);
+GradMode line_grad_mode(const Line *l, uint32_t way);
 void line_make_runs(const Line *l, uint32_t block);
 void line_make_cut_runs(const Line *l, uint32_t block);
 /* Appends a run of a micro-batch; it has the frames that are saved. */

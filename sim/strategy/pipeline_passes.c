@@ -96,7 +96,7 @@ static void do_block(Line *l, Pass *p)
     uint32_t block = pass_block(l, p), frame = p->frame;
     Saved *saved = line_saved(l, p->x->micro_batch, block);
     Point arrived = p->done == 0 ? p->arrived : NOWHERE;
-    uint32_t way = p->backward ? RUN_BACKWARD + (p->x->micro_batch > 0) : RUN_FORWARD;
+    uint32_t way = p->backward ? RUN_BACKWARD + line_way(l, p->x->micro_batch) : RUN_FORWARD;
     const Run *run = line_run(l, block, way);
     Point made;
     if (p->backward) {
@@ -127,20 +127,10 @@ static void pass_end(Line *l, const Pass *p)
             (Received){ p->made, p->frame, empty && p->in.afar };
 }
 
-void line_do_chunk(Line *l, uint32_t action)
-{
-    Pass p = pass_begin(l, action);
-    if (!p.backward && p.x->tied > 0)
-        l->pair = l->received[action + 1].at;
-    while (pass_goes_on(l, &p))
-        do_block(l, &p);
-    pass_end(l, &p);
-}
-
 /* Weight gradients apart from backward, where the block has some. */
 static void weigh_block(Line *l, uint32_t micro_batch, uint32_t block)
 {
-    const Run *run = line_run(l, block, RUN_WEIGHT + (micro_batch > 0));
+    const Run *run = line_run(l, block, RUN_WEIGHT + line_way(l, micro_batch));
     if (run->like.segment == NONE_U32)
         return;
     line_add_gradients(l, run, micro_batch, line_saved(l, micro_batch, block));
@@ -152,6 +142,27 @@ void line_weigh_chunk(Line *l, const Action *x)
     uint32_t chunk = line_chunk(l, x);
     for (uint32_t i = l->begin[chunk + 1]; i-- > l->begin[chunk];)
         weigh_block(l, x->micro_batch, i);
+}
+
+/* What backward made travels on behind the sums. */
+static void sum_chunk(Line *l, Pass *p)
+{
+    uint32_t n = l->role->instances_n;
+    line_weigh_chunk(l, p->x);
+    if (l->role->instances_n > n && point_is(p->made))
+        p->made = l->compute;
+}
+
+void line_do_chunk(Line *l, uint32_t action)
+{
+    Pass p = pass_begin(l, action);
+    if (!p.backward && p.x->tied > 0)
+        l->pair = l->received[action + 1].at;
+    while (pass_goes_on(l, &p))
+        do_block(l, &p);
+    if (p.backward && l->adds_last)
+        sum_chunk(l, &p);
+    pass_end(l, &p);
 }
 
 void line_weigh_rest(Line *l, uint32_t action)
@@ -171,13 +182,14 @@ static const CutPass *cut_pass(const Line *l, const Pass *p)
     uint32_t block = pass_block(l, p);
     const BlockType *t = block_type(l->b, block);
     Variant v = l->b->variant[block];
-    return p->backward ? &t->backward_parts[v][line_grad_mode(l->b, p->x->micro_batch)]
-                       : &t->forward_parts[v];
+    return p->backward
+               ? &t->backward_parts[v][line_grad_mode(l, line_way(l, p->x->micro_batch))]
+               : &t->forward_parts[v];
 }
 
 static const Run *cut_run(const Line *l, const Pass *p)
 {
-    uint32_t later = p->x->micro_batch > 0 ? CUT_PARTS_MAX : 0;
+    uint32_t later = line_way(l, p->x->micro_batch) * CUT_PARTS_MAX;
     uint32_t first = p->backward ? CUT_BACKWARD + later : 0;
     return &l->cut_runs[(size_t)l->own[pass_block(l, p)] * CUT_RUNS_N + first + p->part];
 }
