@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "profile/step_choice.h"
 #include "profile/steps.h"
 
 typedef struct Cutter {
@@ -30,19 +31,6 @@ static int64_t step_length(const Cutter *c, int64_t number)
     return longest;
 }
 
-typedef struct StepLength {
-    int64_t number;
-    int64_t length_ns;
-} StepLength;
-
-static int compare_lengths(const void *x, const void *y)
-{
-    const StepLength *p = x, *q = y;
-    if (p->length_ns != q->length_ns)
-        return p->length_ns < q->length_ns ? -1 : 1;
-    return p->number < q->number ? -1 : p->number > q->number;
-}
-
 static int compare_numbers(const void *x, const void *y)
 {
     const StepLength *p = x, *q = y;
@@ -63,8 +51,8 @@ static uint32_t all_steps(const Cutter *c, StepLength *steps)
     n = kept;
     kept = 0;
     for (uint32_t i = 0; i < n; i++) {
-        steps[i].length_ns = step_length(c, steps[i].number);
-        if (steps[i].length_ns >= 0)
+        steps[i].ns = step_length(c, steps[i].number);
+        if (steps[i].ns >= 0)
             steps[kept++] = steps[i];
     }
     return kept;
@@ -75,18 +63,9 @@ static bool choose_step(Side *s, const Cutter *c, int64_t asked, Err *err)
 {
     StepLength *steps = mem_zero((size_t)c->steps.marks.n + 1, sizeof *steps);
     uint32_t n = s->steps_n = all_steps(c, steps);
-    int64_t first = n ? steps[0].number : 0, last = n ? steps[n - 1].number : 0;
-    bool there = asked < 0 || n < 2;
-    for (uint32_t i = 0; i < n && !there; i++)
-        there = steps[i].number == asked;
-    if (n)
-        qsort(steps, n, sizeof *steps, compare_lengths);
-    s->step = n == 0 ? -1 : asked < 0 || n < 2 ? steps[(n - 1) / 2].number : asked;
+    bool ok = step_choose(steps, n, n < 2 ? -1 : asked, s->name, &s->step, err);
     free(steps);
-    return there ||
-           err_set(err,
-                   "'%.200s' has no step %" PRId64 ", %" PRId64 " to %" PRId64 " are there",
-                   s->name, asked, first, last);
+    return ok;
 }
 
 /* ---- the ops of the step ---- */

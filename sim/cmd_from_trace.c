@@ -12,6 +12,7 @@
 #include "core/json_out.h"
 #include "core/now.h"
 #include "core/share.h"
+#include "profile/step_choice.h"
 #include "profile/steps.h"
 #include "sim/from_trace.h"
 #include "sim/scenario_parts.h"
@@ -65,51 +66,22 @@ static int64_t length_of(const StepWindows *w, const Covers *covers, int64_t ste
     return longest;
 }
 
-typedef struct StepLength {
-    int64_t ns, step;
-} StepLength;
-
-static int compare_lengths(const void *x, const void *y)
-{
-    const StepLength *p = x, *q = y;
-    if (p->ns != q->ns)
-        return p->ns < q->ns ? -1 : 1;
-    return p->step < q->step ? -1 : p->step > q->step;
-}
-
-/* The median step, or the one asked for; -1 without marks.  By their time on the GPU, which the
- * host may be ahead of by whole steps. */
+/* By their time on the GPU, which the host may be ahead of by whole steps. */
 static bool choose_step(Run *r, const StepWindows *w, const Covers *covers)
 {
     StepLength *steps = mem_zero((size_t)w->n + 1, sizeof *steps);
-    int64_t asked = r->command->step, first = INT64_MAX, last = -1;
-    bool there = false;
     uint32_t n = 0;
     for (uint32_t i = 0; i < w->n; i++) {
         bool seen = false;
         for (uint32_t k = 0; k < n && !seen; k++)
-            seen = steps[k].step == w->at[i].step;
-        if (seen)
-            continue;
-        int64_t ns = length_of(w, covers, w->at[i].step);
-        if (ns == 0)
-            continue;
-        steps[n++] = (StepLength){ ns, w->at[i].step };
-        there |= w->at[i].step == asked;
-        first = min_i64(first, w->at[i].step);
-        last = max_i64(last, w->at[i].step);
+            seen = steps[k].number == w->at[i].step;
+        int64_t ns = seen ? 0 : length_of(w, covers, w->at[i].step);
+        if (ns > 0)
+            steps[n++] = (StepLength){ w->at[i].step, ns };
     }
-    if (n)
-        qsort(steps, n, sizeof *steps, compare_lengths);
-    r->step = n == 0 ? -1 : asked >= 0 ? asked : steps[(n - 1) / 2].step;
+    bool ok = step_choose(steps, n, r->command->step, r->command->names[0], &r->step, &r->err);
     free(steps);
-    if (asked < 0 || there)
-        return true;
-    if (n == 0)
-        return err_set(&r->err, "no steps are marked in '%.200s'", r->command->names[0]);
-    return err_set(&r->err,
-                   "'%.200s' has no step %" PRId64 ", %" PRId64 " to %" PRId64 " are there",
-                   r->command->names[0], asked, first, last);
+    return ok;
 }
 
 static void add_window(Run *r, const Covers *covers, const StepWindows *w, uint32_t i)
