@@ -41,6 +41,7 @@ H800_SOURCE = ("H800 is this chip with NVLink of 400 GB/s in place of 900, which
                "2505.09343, section 4)")
 H100_SHEET = "NVIDIA H100 data sheet, SXM column, dense (the sheet's values with sparsity halved)"
 TORCH = "what PyTorch's out-of-memory messages print as total capacity on this GPU: "
+PROPERTIES = "total_memory of PyTorch's device properties on this GPU: "
 TRACE = "totalGlobalMem in a Kineto trace: "
 GIB = 1 << 30
 
@@ -99,6 +100,18 @@ SHEETS = {
               "H100 SXM, which it holds at lower clocks (see efficiency)",
         memory_source="torchtitan's logs of this GPU: CUDA capacity 94.99 GiB",
         host_source="as h100-80gb (PCIe 5.0 x16)"),
+    "h100-80gb-pcie": dict(
+        generation="hopper", sms=114, memory_GB=80, memory_GBps=2039, tdp_w=350, host_GBps=51,
+        peak=dict(f32=51.2, tf32=378, f16=756, bf16=756, fp8=1513), memory_bytes=gib(79.11),
+        aliases=["H100-PCIe-80GB", "H100-PCIE-80GB", "NVIDIA H100 PCIe"],
+        sheet="NVIDIA H100 data sheet, PCIe column, dense; sms: the driver's count",
+        memory_source=PROPERTIES + "81008 MB", host_source="as h100-80gb (PCIe 5.0 x16)"),
+    "h100-94gb-nvl": dict(
+        generation="hopper", sms=132, memory_GB=94, memory_GBps=3938, tdp_w=400, host_GBps=51,
+        peak=dict(f32=60, tf32=417.5, f16=835.5, bf16=835.5, fp8=1670.5),
+        memory_bytes=gib(93.10), aliases=["H100-NVL", "NVIDIA H100 NVL"],
+        sheet="NVIDIA H100 data sheet, NVL column (of one of the pair), dense",
+        memory_source=TORCH + "93.10 to 93.11 GiB", host_source="as h100-80gb (PCIe 5.0 x16)"),
     "h200-141gb": dict(
         generation="hopper", sms=132, memory_GB=141, memory_GBps=4800, tdp_w=700, host_GBps=52,
         peak=dict(f32=66.9, tf32=494.7, f16=989.4, bf16=989.4, fp8=1978.9),
@@ -122,6 +135,13 @@ SHEETS = {
               "driver reports them (github.com/pytorch/ao/pull/4002; the sheet says 8 TB/s)",
         memory_source="total global memory of the same report: 178.35 GiB",
         host_source="PCIe 5.0 x16, a little above h100-80gb's 51"),
+    "b300-270gb": dict(
+        generation="blackwell", sms=148, memory_GB=270, memory_GBps=8000, tdp_w=1100,
+        host_GBps=55, peak=dict(f32=75, tf32=1125, f16=2250, bf16=2250, fp8=4500),
+        memory_bytes=gib(267.69), aliases=["B300-SXM", "NVIDIA B300", "NVIDIA B300 SXM6 AC", "b300"],
+        sheet="NVIDIA HGX B300 data sheet / 8, dense; 288 GB fitted, 270 usable; sms: as "
+              "b200-180gb", memory_source=TORCH + "267.69 GiB",
+        host_source="as b200-180gb"),
     "gb200-186gb": dict(
         generation="blackwell", sms=152, memory_GB=186, memory_GBps=7928, tdp_w=1200,
         host_GBps=201, peak=dict(f32=80, tf32=1250, f16=2500, bf16=2500, fp8=5000),
@@ -142,6 +162,22 @@ SHEETS = {
         memory_source=TORCH + "276.50 GiB",
         host_source="nvbandwidth host to device (github.com/NVIDIA/Megatron-LM/issues/6491); "
                     "two GPUs share a Grace's NVLink-C2C of 450 GB/s each way"),
+    "rtxpro6000": dict(
+        generation="blackwell", sms=188, memory_GB=96, memory_GBps=1597, tdp_w=600, host_GBps=51,
+        peak=dict(f32=120, tf32=251.9, f16=503.8, bf16=503.8, fp8=1007.6),
+        memory_bytes=gib(94.97),
+        aliases=["RTX PRO 6000", "NVIDIA RTX PRO 6000 Blackwell Server Edition",
+                 "NVIDIA RTX PRO 6000 Blackwell Workstation Edition"],
+        sheet="NVIDIA RTX PRO 6000 Blackwell Server Edition data sheet, dense: 4 fp4 PFLOP/s with "
+              "sparsity, of which bf16 is an eighth; memory_GBps: as there (the Workstation "
+              "Edition has 1792)",
+        memory_source=TORCH + "94.97 GiB", host_source="PCIe 5.0 x16, as h100-80gb"),
+    "rtx5090": dict(
+        generation="blackwell", sms=170, memory_GB=32, memory_GBps=1792, tdp_w=575, host_GBps=51,
+        peak=dict(f32=104.8, tf32=104.8, f16=209.5, bf16=209.5, fp8=419),
+        memory_bytes=gib(31.36), aliases=["RTX 5090", "NVIDIA GeForce RTX 5090"],
+        sheet="NVIDIA RTX Blackwell architecture white paper, appendix A, sums in f32, dense",
+        memory_source=TORCH + "31.34 to 31.39 GiB", host_source="PCIe 5.0 x16, as h100-80gb"),
     "l40s": dict(
         generation="ada", sms=142, memory_GB=48, memory_GBps=864, tdp_w=350, host_GBps=25,
         peak=dict(f32=91.6, tf32=183, f16=362, bf16=362, fp8=733), memory_bytes=gib(44.40),
@@ -154,6 +190,18 @@ SHEETS = {
         memory_bytes=gib(23.65), aliases=["RTX 4090", "NVIDIA GeForce RTX 4090"],
         sheet="NVIDIA Ada architecture white paper, appendix A, sums in f32, dense",
         memory_source=TORCH + "23.65 GiB", host_source="PCIe 4.0 x16, as a100-80gb"),
+    "rtx3090": dict(
+        generation="ampere", sms=82, memory_GB=24, memory_GBps=936, tdp_w=350, host_GBps=25,
+        peak=dict(f32=35.6, tf32=35.6, f16=71, bf16=71), memory_bytes=gib(23.69),
+        aliases=["RTX 3090", "NVIDIA GeForce RTX 3090"],
+        sheet="NVIDIA Ampere GA102 architecture white paper, appendix A, sums in f32, dense",
+        memory_source=PROPERTIES + "24259 MB", host_source="PCIe 4.0 x16, as a100-80gb"),
+    "rtxa6000": dict(
+        generation="ampere", sms=84, memory_GB=48, memory_GBps=768, tdp_w=300, host_GBps=25,
+        peak=dict(f32=38.7, tf32=77.4, f16=154.8, bf16=154.8), memory_bytes=gib(47.53),
+        aliases=["RTX A6000", "NVIDIA RTX A6000"],
+        sheet="NVIDIA Ampere GA102 architecture white paper, appendix C, dense",
+        memory_source=PROPERTIES + "48676 MB", host_source="PCIe 4.0 x16, as a100-80gb"),
     "a10g": dict(
         generation="ampere", sms=80, memory_GB=24, memory_GBps=600, tdp_w=300, host_GBps=25,
         peak=dict(f32=35, tf32=35, f16=70, bf16=70), memory_bytes=gib(22.20),
@@ -171,6 +219,12 @@ SHEETS = {
         memory_bytes=gib(191.98), aliases=["MI300X", "AMD Instinct MI300X"],
         sheet="AMD Instinct MI300X data sheet, dense; sms: compute units",
         memory_source=TORCH + "191.98 GiB", host_source="PCIe 5.0 x16, as h100-80gb"),
+    "mi325x": dict(
+        generation="cdna3", sms=304, memory_GB=256, memory_GBps=6000, tdp_w=1000, host_GBps=50,
+        peak=dict(f32=163.4, tf32=653.7, f16=1307.4, bf16=1307.4, fp8=2614.9),
+        memory_bytes=gib(255.98), aliases=["MI325X", "AMD Instinct MI325X"],
+        sheet="AMD Instinct MI325X data sheet, dense; sms: compute units",
+        memory_source=TORCH + "255.98 GiB", host_source="PCIe 5.0 x16, as h100-80gb"),
 }
 
 # ---- the matmul model (sim/cost_matmul.c) -----------------------------------------------
@@ -241,7 +295,8 @@ def fit_matmul(rows, gpu):
 # capability 8.0 then, whose loads are what takes the time.  So what they reach per clock and SM
 # on H100 is taken for all that have such kernels, up to what their matrix units do.
 UNALIGNED = 0.169                # --unaligned
-PER_CLOCK = {"a100": 2048, "l40s": 1024, "rtx4090": 512, "a10g": 512, "hopper": 4096,
+PER_CLOCK = {"a100": 2048, "l40s": 1024, "rtx4090": 512, "a10g": 512, "rtx3090": 512,
+             "rtxa6000": 1024, "rtx5090": 512, "rtxpro6000": 1024, "hopper": 4096,
              "blackwell": 8192}  # FLOP a clock and SM, dense, f32 sums
 UNALIGNED_SOURCE = ("the sixteen rows of kernels.gemm of h100-80gb and h200-141gb whose rows are not "
                     "aligned (geometric mean of those at 2 bytes); tests/parity/make_gpu_tables.py "
@@ -402,12 +457,16 @@ STREAM = {
     "a100-80gb": (1700 / 2039, "membw-00002 (BabelStream add 1700 GB/s)"),
     "h100-80gb": (2970 / 3350, "membw-00010 (BabelStream add 2970 GB/s)"),
     "h200-141gb": (4150 / 4800, "membw-00018 (BabelStream add 4150 GB/s)"),
+    "h100-80gb-pcie": (1832 / 2039, "membw-00039 (gpu-benches triad 1832 GB/s)"),
+    "a40": (653 / 696, "membw-00057 (gpu-benches triad 653 GB/s on A40, memory of the same kind)"),
     "l40s": (768 / 864, "membw-00063 (gpu-benches triad 768 GB/s on L40, the same memory)"),
 }
 STREAM_LIKE = {"v100-32gb": "v100-16gb", "a100-80gb-pcie": "a100-80gb",
                "h100-96gb-hbm2e": "h100-80gb", "gh200": "h200-141gb", "b200-180gb": "h200-141gb",
                "gb200-186gb": "h200-141gb", "gb300": "h200-141gb", "rtx4090": "l40s",
-               "a10g": "a100-80gb", "t4": "v100-16gb", "mi300x": "h200-141gb"}
+               "a10g": "a100-80gb", "t4": "v100-16gb", "mi300x": "h200-141gb",
+               "h100-94gb-nvl": "h100-80gb", "b300-270gb": "h200-141gb", "rtxpro6000": "l40s",
+               "rtx5090": "l40s", "rtx3090": "a40", "rtxa6000": "a40", "mi325x": "h200-141gb"}
 
 # SMs that a running collective takes: NCCL's channels.
 COMM_SMS = {
@@ -424,13 +483,19 @@ COMM_MATMUL = {
     "hopper": (1.17, "as h100-80gb: tests/gpu/run.sh on an H100, 2026-11-27, median of six products "
                      "beside 24 blocks that copy"),
 }
-COMM_SMS_PCIE = ("a100-80gb-pcie", "a10g")  # as cards of other generations without NVLink
+COMM_SMS_PCIE = ("a100-80gb-pcie", "a10g", "h100-80gb-pcie", "h100-94gb-nvl", "rtxpro6000",
+                 "rtx5090", "rtx3090", "rtxa6000")  # as cards of other generations without NVLink
 
 LAUNCH_US, FLOOR_US = 4.0, 2.0
 LAUNCH_SOURCE = ("cudaLaunchKernel in Kineto traces: 3.8 to 4 us at the 10th percentile on V100 "
                  "(data/traces/param-dlrm8, single/ns_resolution), 5.5 on A100 (nccl_data); "
                  "medians of 5 to 10 us hold the profiler's own time")
 FLOOR_SOURCE = ("shortest tenth of the kernels in the same traces: 1.8 us on V100, 2.1 us on A100")
+
+# GeForce cards add up in f32 at half the rate of their matrix units, which they keep up.
+GEFORCE, GEFORCE_WHY = 1.259, ("scaled to all of the peak: 8192^3 in f16 at 81.3 TFLOP/s on an RTX "
+                               "3090 Ti, whose sheet says 80, in tf32 at 42.1 of 40; data/kernels, "
+                               "mli/transformers-benchmarks")
 
 # Whose matmul rows and constants stand in.  rows: may the relative's compute-bound rows be
 # carried?  scale: of the efficiency.
@@ -445,12 +510,23 @@ RELATIVES = {
                     "2500 against 1745 of 2250 TFLOP/s (ml-engineering, MAMF)"),
     "gb300": ("b200-180gb", False, 0.91, "scaled by what the best shapes reach on B300: 1769 of "
               "2500 against 1745 of 2250 TFLOP/s (ml-engineering, MAMF)"),
+    "h100-80gb-pcie": ("h100-80gb", False, 1, "no measurement; the same chip, whose peak is given "
+                       "at lower clocks"),
+    "h100-94gb-nvl": ("h100-80gb", False, 1, "no measurement; the same chip, whose peak is given "
+                      "at lower clocks"),
+    "b300-270gb": ("b200-180gb", False, 1.014, "scaled by what the best shapes reach: 1769 against "
+                   "1745 of 2250 TFLOP/s (ml-engineering, MAMF)"),
+    "rtxpro6000": ("a100-80gb", False, 1, "no measurement; matrix instructions as Ampere's"),
+    "rtx5090": ("a100-80gb", False, GEFORCE, GEFORCE_WHY),
+    "rtx3090": ("a100-80gb", False, GEFORCE, GEFORCE_WHY),
+    "rtxa6000": ("a100-80gb", False, 1, "no measurement; the same generation"),
     "l40s": ("a100-80gb", False, 1, "no measurement; Ada's matrix units are Ampere's"),
-    "rtx4090": ("a100-80gb", False, 1, "no measurement; Ada's matrix units are Ampere's"),
+    "rtx4090": ("a100-80gb", False, GEFORCE, GEFORCE_WHY),
     "a10g": ("a100-80gb", False, 1, "no measurement; the same generation"),
     "t4": ("v100-16gb", False, 1, "no measurement; the generation before"),
     "mi300x": ("h100-80gb", False, 0.64, "scaled by what the best shapes reach: 668 of 1307 "
                "against 794 of 989 TFLOP/s (ml-engineering, MAMF)"),
+    "mi325x": ("h100-80gb", False, 0.64, "as mi300x, the same chip"),
 }
 # fp8 against bf16: what the best shapes reach of the peak (ml-engineering, MAMF).
 FP8_SCALE = (0.709 / 0.803, "1402.6 of 1978.9 against 794.5 of 989.4 TFLOP/s on H100")
@@ -605,7 +681,8 @@ def attention_of(name, memory, fill_us):
         return forward[0], backward[0], "fitted on kernels.attention (FlashAttention, causal)"
     if SHEETS[name]["generation"] in PUBLISHED_ATTENTION:
         return PUBLISHED_ATTENTION[SHEETS[name]["generation"]]
-    other = "b200-180gb" if SHEETS[name]["generation"] == "blackwell" else "a100-80gb-pcie"
+    other = "b200-180gb" if SHEETS[name]["generation"] == "blackwell" and name not in COMM_SMS_PCIE \
+        else "a100-80gb-pcie"
     group = attention_group(memory, other)[0]
     gpu = dict(gpu_of(other), fill_us=fill_us)
     return (fit_attention(group, gpu, "forward")[0], fit_attention(group, gpu, "backward")[0],

@@ -78,13 +78,15 @@ static const Gpu *gpu_named(Arena *arena, const char *name)
     return g;
 }
 
-static void every_gpu_of_the_contract_reads(void)
+static void every_gpu_reads(void)
 {
     static const char *const names[] = {
-        "v100-16gb",   "v100-32gb",       "a100-40gb",  "a100-80gb", "a100-80gb-pcie",
-        "h100-80gb",   "h100-96gb-hbm2e", "h200-141gb", "gh200",     "b200-180gb",
-        "gb200-186gb", "gb300",           "l40s",       "rtx4090",   "a10g",
-        "t4",          "mi300x",          "ideal",
+        "v100-16gb",      "v100-32gb",       "a100-40gb",  "a100-80gb",  "a100-80gb-pcie",
+        "h100-80gb",      "h100-96gb-hbm2e", "h200-141gb", "gh200",      "b200-180gb",
+        "gb200-186gb",    "gb300",           "l40s",       "rtx4090",    "a10g",
+        "h100-80gb-pcie", "h100-94gb-nvl",   "b300-270gb", "rtxpro6000", "rtx5090",
+        "rtx3090",        "rtxa6000",        "mi325x",     "t4",         "mi300x",
+        "ideal",
     };
     Arena arena = { 0 };
     for (size_t i = 0; i < ARRAY_N(names); i++) {
@@ -161,6 +163,7 @@ static void clusters_of_the_contract_are_what_they_say(void)
         { "dgx-h100", "h100-80gb", 8, 450, 400 },
         { "hgx-h200", "h200-141gb", 8, 450, 400 },
         { "dgx-b200", "b200-180gb", 8, 900, 400 },
+        { "dgx-b300", "b300-270gb", 8, 900, 800 },
         { "gb200-nvl72", "gb200-186gb", 72, 900, 3600 },
         { "pcie-workstation", "rtx4090", 4, 31.5, 1.25 },
         { "ethernet", "l40s", 16, 31.5, 12.5 },
@@ -810,7 +813,7 @@ static void the_clusters_of_published_runs_read(void)
 
 int main(void)
 {
-    RUN(every_gpu_of_the_contract_reads);
+    RUN(every_gpu_reads);
     RUN(memory_is_what_the_driver_reports);
     RUN(types_of_a_generation_are_there_or_not);
     RUN(every_file_in_gpus_and_clusters_reads);
