@@ -66,8 +66,9 @@ BY_BLOCKS = {"megatron-lm-2022": 1.0}  # compute_scale: within 3 %, tests/unit/t
 # Stacks without host-bound rows take host_scale from one that has some, and their model code.
 HOST_FROM = {name: "megatron-deepspeed-2022" for name in ("megatron-lm-2021", "megatron-lm-2022")}
 # Of the stacks measured on the first GPU the one with the most rows; GPUs of the same chip.
-SUSTAINED = {"nemo-2025": ("h100-80gb", "h100-96gb-hbm2e", "h200-141gb", "gh200"),
-             "megatron-core-2025": ("b200-180gb", "gb200-186gb", "gb300")}
+SUSTAINED = {"nemo-2025": ("h100-80gb", "h100-80gb-pcie", "h100-94gb-nvl", "h100-96gb-hbm2e",
+                           "h200-141gb", "gh200"),
+             "megatron-core-2025": ("b200-180gb", "b300-270gb", "gb200-186gb", "gb300")}
 WHY_GPUS = {"nemo-2025": "the stack measured there most often",
             "megatron-core-2025": "the only stack measured there, whose kernels are nemo-2025's"}
 LOW, HIGH = (0.1, 0.1, 0.1), (30.0, 10.0, 10.0)  # what sim/software.c accepts
