@@ -161,6 +161,14 @@ static bool is_gathered(const Gathered *g, uint32_t block, bool at_work)
     return block == 0 ? !g->tied : g->all || at_work;
 }
 
+/* Does a stage still have what it sent (Software.pp_keeps_outputs)? */
+static bool keeps_sent(const Plan *p, const Scenario *s)
+{
+    const Parallel *l = &s->parallel;
+    bool parts = l->tp > 1 && !l->sequence_parallel && p->sw.p2p_scatter_gather;
+    return p->sw.pp_keeps_outputs && l->pp > 1 && !parts;
+}
+
 /* And what a stage holds in its first backward, of its last block, besides: what forwards until
  * then have kept, and what that backward needs.  A stage is handed as much as it hands on, but for
  * the first. */
@@ -171,11 +179,14 @@ static void add_work(double *bytes, const Plan *p, const PlanCandidate *c, const
     const Gathered gathered = gathered_of(p, s);
     uint32_t chunks = c->pp * c->virtual_stages;
     double most_held = held_at_most(p, s);
-    bool alone = !plan_hides_waits(p, s);
+    bool alone = !plan_hides_waits(p, s), keeps = keeps_sent(p, s);
     for (uint32_t k = 0, at = 0; k < chunks; k++) {
         double *of = &bytes[schedule_stage(c->schedule, c->pp, k)];
         double held = fmin(held_of(&plan, k), most_held);
         *of -= k == 0 && c->pp > 1 ? held * (double)first->sent_bytes : 0;
+        bool sends = k + 1 < chunks && schedule_stage(c->schedule, c->pp, k) !=
+                                           schedule_stage(c->schedule, c->pp, k + 1);
+        *of += keeps && sends ? held * (double)first->sent_bytes : 0;
         for (uint32_t end = plan_chunk_end(s, k, at); at < end; at++) {
             const PlanWork *w = of_block[at];
             bool at_work = k + c->pp >= chunks && at + 1 == end;

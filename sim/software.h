@@ -214,6 +214,9 @@ typedef struct Software {
     /* In pipelines matmuls accumulate weight gradients, without wgrad_accumulate too; may be left
      * out: false. */
     bool pp_accumulates;
+    /* What a stage has sent to the next it keeps until the backward of it is through, but where
+     * each rank of tp sends a part; may be left out: false. */
+    bool pp_keeps_outputs;
     /* fsdp in pipelines: parallel.reshard_after_forward is false where the scenario says nothing;
      * may be left out: false. */
     bool pp_keeps_params;

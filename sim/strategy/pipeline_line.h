@@ -54,6 +54,12 @@ typedef struct Way {
     Instance like; /* segment NONE_U32 until the first one */
 } Way;
 
+/* What a stage has sent, and keeps (Software.pp_keeps_outputs). */
+typedef struct Kept {
+    uint32_t frame; /* NONE_U32: nothing */
+    Point sent;
+} Kept;
+
 /* What an action made, to be sent when all that it is tied to is done. */
 typedef struct Tied {
     uint32_t frame, action;
@@ -72,6 +78,7 @@ typedef struct Line {
     Run *runs;      /* [own * RUNS_N + ...]; segment NONE_U32 where the block has none */
     bool hides;     /* pairs hide their all-to-alls */
     bool adds_last; /* gradients, behind a whole backward */
+    Kept *kept;     /* [turn * micro-batches + micro-batch]; NULL: what is sent is gone */
     Run *cut_runs;  /* [own * CUT_RUNS_N + ...], where pairs do */
     Way *in, *out;  /* [2 * turn + backward] */
     uint32_t actions_n;
@@ -149,6 +156,8 @@ Received line_arrive(Line *l, uint32_t action);
 void line_hand_over(Line *l, uint32_t action, uint32_t frame, Point made, bool passed_on);
 void line_send_tied(Line *l, uint32_t action); /* what was tied to an action that is done now */
 void line_sends_fall_due(Line *l);
+/* Gives up what was sent of a micro-batch that has come back. */
+void line_let_go(Line *l, const Action *x);
 
 /* ---- pipeline_blocks.c ---- */
 /* Which of two kinds of backward a micro-batch has, and how each writes gradients. */

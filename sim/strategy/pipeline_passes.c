@@ -118,6 +118,8 @@ static void pass_end(Line *l, const Pass *p)
     bool stays = p->backward
                      ? chunk > 0 && chunk_stage(l->b, chunk - 1) == l->stage
                      : chunk + 1 < l->chunks && chunk_stage(l->b, chunk + 1) == l->stage;
+    if (p->backward)
+        line_let_go(l, x);
     if (l->ahead)
         line_sends_fall_due(l);
     if (p->sends)
