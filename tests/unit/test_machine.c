@@ -170,6 +170,8 @@ static void clusters_of_the_contract_are_what_they_say(void)
         { "p3.16xlarge", "v100-16gb", 8, 150, 3.125 },
         { "p4d", "a100-40gb", 8, 300, 50 },
         { "p5", "h100-80gb", 8, 450, 400 },
+        { "p5en", "h200-141gb", 8, 450, 400 },
+        { "p6-b200", "b200-180gb", 8, 900, 400 },
         { "a3", "h100-80gb", 8, 450, 100 },
         { "ideal", "ideal", 8, 100, 800 },
     };
