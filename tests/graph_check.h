@@ -365,4 +365,25 @@ static inline void check_runs(const Graph *g)
     check_time(g, NULL);
 }
 
+/* Most bytes of a slot that live at once, in program order; tensors of one frame may die one by
+ * one. */
+static inline uint64_t most_live_of(const Graph *g, const Role *role, Slot slot)
+{
+    int64_t live = 0, most = 0;
+    for (uint32_t i = 0; i < role->instances_n; i++) {
+        const Segment *s = &g->segments[role->instances[i].segment];
+        for (uint32_t o = 0; o < s->op_n; o++)
+            for (uint32_t a = 0; a < graph_ops(g, s)[o].arg_n; a++) {
+                const Arg *arg = &g->args[graph_ops(g, s)[o].arg_first + a];
+                int64_t bytes = (int64_t)graph_arg_tensor(g, s, arg)->bytes;
+                if (arg->slot != (uint8_t)slot)
+                    continue;
+                live += arg->born ? bytes : 0;
+                most = max_i64(most, live);
+                live -= arg->dies ? bytes : 0;
+            }
+    }
+    return (uint64_t)most;
+}
+
 #endif

@@ -94,27 +94,6 @@ static void sums_stand_behind_backward(void)
     }
 }
 
-/* Most bytes of a slot that live at once, in program order. */
-static uint64_t most_live(const Built *b, const Role *role, Slot slot)
-{
-    int64_t live = 0, most = 0;
-    for (uint32_t i = 0; i < role->instances_n; i++) {
-        const Segment *s = segment_at(b, role, i);
-        for (uint32_t o = 0; o < s->op_n; o++)
-            for (uint32_t a = 0; a < graph_ops(&b->g, s)[o].arg_n; a++) {
-                const Arg *arg = &b->g.args[graph_ops(&b->g, s)[o].arg_first + a];
-                if (arg->slot != (uint8_t)slot)
-                    continue;
-                int64_t bytes = (int64_t)graph_arg_tensor(&b->g, s, arg)->bytes;
-                live += arg->born ? bytes : 0;
-                most = live > most ? live : most;
-                live -= arg->dies ? bytes : 0;
-            }
-    }
-    CHECK_INT(0, live);
-    return (uint64_t)most;
-}
-
 /* Two bytes for each weight of a stage's matmuls, and never those of two micro-batches. */
 static void all_of_a_stage_are_alive_together(void)
 {
@@ -125,7 +104,7 @@ static void all_of_a_stage_are_alive_together(void)
             for (uint32_t r = 0; r < b.g.roles_n; r++) {
                 uint64_t head = r + 1 == c.pp ? HEAD_WEIGHTS : 0;
                 CHECK_U64(2 * (LAYERS / c.pp * (uint64_t)LAYER_WEIGHTS + head),
-                          most_live(&b, &b.g.roles[r], SLOT_HELD));
+                          most_live_of(&b.g, &b.g.roles[r], SLOT_HELD));
             }
         built_free(&b);
     }

@@ -34,30 +34,6 @@ static uint64_t moved(const Fixture *f, OpKind kind)
     return bytes;
 }
 
-/* Most bytes of a slot that live at once, in program order; tensors of one frame may die one by
- * one. */
-static uint64_t most_live(const Fixture *f, Slot slot)
-{
-    int64_t live = 0, most = 0;
-    const Role *role = &f->g.roles[0];
-    for (uint32_t i = 0; i < role->instances_n; i++) {
-        const Segment *s = &f->g.segments[role->instances[i].segment];
-        for (uint32_t o = 0; o < s->op_n; o++) {
-            const Op *op = &graph_ops(&f->g, s)[o];
-            for (uint32_t a = 0; a < op->arg_n; a++) {
-                const Arg *arg = &f->g.args[op->arg_first + a];
-                if (arg->slot != (uint8_t)slot)
-                    continue;
-                int64_t bytes = (int64_t)graph_arg_tensor(&f->g, s, arg)->bytes;
-                live += arg->born ? bytes : 0;
-                most = live > most ? live : most;
-                live -= arg->dies ? bytes : 0;
-            }
-        }
-    }
-    return (uint64_t)most;
-}
-
 /* How often role 0 runs an op of segments of that name. */
 static uint64_t kernels_named(const Fixture *f, const char *name)
 {
@@ -158,7 +134,7 @@ static void parameters_may_be_gathered_as_lists(void)
     CHECK_U64(2 * params, kernels_named(&f, "bucket copy"));
     CHECK_U64((1 + RANKS) * params, kernels_named(&f, "bucket copy back"));
     uint64_t bytes = 2 * 4 * padded_params(6, RANKS);
-    CHECK(most_live(&f, SLOT_DATA) == bytes);
+    CHECK(most_live_of(&f.g, &f.g.roles[0], SLOT_DATA) == bytes);
     check_lives(&f.g);
     check_runs(&f.g);
     fixture_close(&f);
@@ -306,8 +282,9 @@ static void zero2_keeps_no_whole_gradients(void)
     open_zero(&f, STRATEGY_ZERO2, 8, 1, 3);
     f.s.parallel.bucket_bytes = 4 * FAKE_LAYER;
     fixture_build(&f, 9);
-    CHECK(most_live(&f, SLOT_GRAD) <= 4 * (2 * FAKE_LAYER + FAKE_HEAD));
-    CHECK(most_live(&f, SLOT_DATA) <= 4 * 3 * (FAKE_LAYER + FAKE_HEAD) + 3 * 256);
+    CHECK(most_live_of(&f.g, &f.g.roles[0], SLOT_GRAD) <= 4 * (2 * FAKE_LAYER + FAKE_HEAD));
+    CHECK(most_live_of(&f.g, &f.g.roles[0], SLOT_DATA) <=
+          4 * 3 * (FAKE_LAYER + FAKE_HEAD) + 3 * 256);
     fixture_close(&f);
 }
 
