@@ -161,12 +161,35 @@ static bool is_gathered(const Gathered *g, uint32_t block, bool at_work)
     return block == 0 ? !g->tied : g->all || at_work;
 }
 
+static bool sends_chunk(const PlanCandidate *c, uint32_t k)
+{
+    return k + 1 < c->pp * c->virtual_stages &&
+           schedule_stage(c->schedule, c->pp, k) != schedule_stage(c->schedule, c->pp, k + 1);
+}
+
 /* Does a stage still have what it sent (Software.pp_keeps_outputs)? */
 static bool keeps_sent(const Plan *p, const Scenario *s)
 {
     const Parallel *l = &s->parallel;
     bool parts = l->tp > 1 && !l->sequence_parallel && p->sw.p2p_scatter_gather;
     return p->sw.pp_keeps_outputs && l->pp > 1 && !parts;
+}
+
+/* What stays of all micro-batches when backward has ended: see sim/strategy/pipeline_kept.c. */
+static void add_kept(double *bytes, const Plan *p, const PlanCandidate *c, const Scenario *s)
+{
+    const Parallel *l = &s->parallel;
+    const Transformer *t = &s->model.u.transformer;
+    uint32_t chunks = c->pp * c->virtual_stages, cut = l->sequence_parallel ? c->tp : 1;
+    double rows = (double)s->training.micro_batch * s->training.seq_len / l->cp;
+    double all =
+        rows * s->training.micro_batches * (double)dtype_bytes(act_dtype(&s->training));
+    bool stays = keeps_sent(p, s) && p->sw.pp_outputs_stay;
+    for (uint32_t k = 0; k + 1 < chunks && stays; k++)
+        if (sends_chunk(c, k))
+            bytes[schedule_stage(c->schedule, c->pp, k)] += all * t->hidden / cut;
+    if (p->sw.pp_keeps_logits && c->pp > 1) /* and put together */
+        bytes[schedule_stage(c->schedule, c->pp, chunks - 1)] += 2 * all * t->vocab / c->tp;
 }
 
 /* And what a stage holds in its first backward, of its last block, besides: what forwards until
@@ -184,9 +207,7 @@ static void add_work(double *bytes, const Plan *p, const PlanCandidate *c, const
         double *of = &bytes[schedule_stage(c->schedule, c->pp, k)];
         double held = fmin(held_of(&plan, k), most_held);
         *of -= k == 0 && c->pp > 1 ? held * (double)first->sent_bytes : 0;
-        bool sends = k + 1 < chunks && schedule_stage(c->schedule, c->pp, k) !=
-                                           schedule_stage(c->schedule, c->pp, k + 1);
-        *of += keeps && sends ? held * (double)first->sent_bytes : 0;
+        *of += keeps && sends_chunk(c, k) ? held * (double)first->sent_bytes : 0;
         for (uint32_t end = plan_chunk_end(s, k, at); at < end; at++) {
             const PlanWork *w = of_block[at];
             bool at_work = k + c->pp >= chunks && at + 1 == end;
@@ -217,6 +238,7 @@ uint64_t plan_memory_bound(const Plan *p, const PlanCandidate *c)
     }
     double *bytes = mem_zero(c->pp, sizeof *bytes);
     add_state(bytes, p, c, &s, true);
+    add_kept(bytes, p, c, &s);
     double most = most_of(bytes, c->pp);
     free(bytes);
     return (uint64_t)most;

@@ -90,12 +90,14 @@ void plan_try(const Plan *p, PlanCandidate *c, PlanDepth depth, Report *kept, Er
     for (t.unsteady = true; t.unsteady; n = meant) {
         Graph g = { 0 };
         t.s.training.micro_batches = n;
+        t.s.training.left_out = meant - n;
         t.left_out = meant - n;
         t.stride = way.stride;
         t.no_pace = way.no_pace;
         t.unsteady = false;
         bool built = build_graph(&g, &t.s, &p->sw, err);
         t.s.training.micro_batches = meant;
+        t.s.training.left_out = 0;
         if (built)
             try_graph(p, c, &t, kept, &g, err);
         graph_free(&g);

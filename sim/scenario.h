@@ -91,7 +91,9 @@ extern const char *const dim_names[DIM_N]; /* "tp", "cp", ... */
 typedef struct Training {
     uint32_t global_batch, micro_batch, seq_len; /* sequences, sequences, tokens */
     uint32_t micro_batches; /* per replica and step: global_batch / (dp * micro_batch) */
-    DType precision;        /* of matmuls */
+    /* Of them, those that are not in a graph of plan's (sim/shorten.h), but what they leave. */
+    uint32_t left_out;
+    DType precision; /* of matmuls */
     DType param_dtype, grad_dtype, reduce_dtype;
     bool master_weights; /* an f32 copy beside param_dtype */
     /* Given by the user; else the software may say more: sim/formats.h. */

@@ -82,6 +82,7 @@ static const Fact parallel_options[] = {
     FACT(f32_reduce),         FACT(pp_overlap_interleaved),
     FACT(tp_keeps_gathered),  FACT(pp_keeps_params),
     FACT(pp_accumulates),     FACT(pp_keeps_outputs),
+    FACT(pp_outputs_stay),    FACT(pp_keeps_logits),
     FACT(root_unit),          FACT(keeps_last_unit),
     FACT(zero_all_reduces),   FACT(first_chunk_buckets),
     FACT(divides_grads),      FACT(deepep),
@@ -350,6 +351,8 @@ static bool read_parallel(const SoftwareLayer *l, JsonNode node, Err *err)
            read_words(sw, lacks, lack_facts, ARRAY_N(lack_facts), LACK_WORDS, err) &&
            check_pair(sw->tp_own_first, !sw->tp_ring, node, "tp_own_first", "not tp_ring",
                       err) &&
+           check_pair(sw->pp_outputs_stay, sw->pp_keeps_outputs, node, "pp_outputs_stay",
+                      "pp_keeps_outputs", err) &&
            (sw->grads_persist || !sw->grads_added_last ||
             json_fail(node, err, "grads_persist must be true where grads_added_last is"));
 }

@@ -217,6 +217,11 @@ typedef struct Software {
     /* What a stage has sent to the next it keeps until the backward of it is through, but where
      * each rank of tp sends a part; may be left out: false. */
     bool pp_keeps_outputs;
+    /* Until the step is through; may be left out: false. */
+    bool pp_outputs_stay;
+    /* What the head has made of every micro-batch stays until the step is through, and is put
+     * together then; may be left out: false. */
+    bool pp_keeps_logits;
     /* fsdp in pipelines: parallel.reshard_after_forward is false where the scenario says nothing;
      * may be left out: false. */
     bool pp_keeps_params;

@@ -45,8 +45,8 @@
  *     compute                [all-gather][F1 ........]
  *
  * LIVES.  An activation between blocks is born in forward(i), or by the receive,
- * and dies in backward(i + 1); what is sent dies in the send, or behind this stage's
- * backward where the stack keeps it (pp_keeps_outputs).  A gradient is born
+ * and dies in backward(i + 1); what is sent dies in the send, or later where
+ * the stack keeps it (pipeline_kept.c).  A gradient is born
  * in backward(i + 1), or by the receive, and dies in backward(i), or in the send.
  * Parameters, gradients and optimizer state live through the step, but gradients
  * only where the software keeps them (grads_persist).  A chunk without blocks
@@ -323,18 +323,6 @@ static void find_round(Line *l)
     l->round_kind = first ? ACTION_FORWARD : ACTION_BACKWARD;
 }
 
-/* Room for what is kept of what a stage sends; NULL: nothing is. */
-static Kept *keep_outputs(const Line *l, uint32_t turns, Arena *scratch)
-{
-    size_t n = (size_t)turns * l->b->s->training.micro_batches;
-    if (!l->b->sw->pp_keeps_outputs || l->parts > 1)
-        return NULL;
-    Kept *all = PUSH_ARRAY(scratch, Kept, n);
-    for (size_t i = 0; i < n; i++)
-        all[i] = (Kept){ NONE_U32, NOWHERE };
-    return all;
-}
-
 static void write_role(Build *b, uint32_t stage, const uint32_t *begin, uint32_t chunks,
                        const Action *actions, uint32_t actions_n)
 {
@@ -371,7 +359,7 @@ static void write_role(Build *b, uint32_t stage, const uint32_t *begin, uint32_t
         if (mine)
             give_home(b, i, stage);
     }
-    l.kept = keep_outputs(&l, p->virtual_stages, &scratch);
+    line_find_kept(&l, p->virtual_stages, &scratch);
     l.runs = mem_resize(NULL, (size_t)RUNS_N * l.own_n, sizeof *l.runs);
     for (uint32_t i = 0; i < b->blocks_n; i++)
         if (l.own[i] != NONE_U32)
@@ -395,6 +383,7 @@ static void write_role(Build *b, uint32_t stage, const uint32_t *begin, uint32_t
     for (size_t i = 0; i < handed_n; i++)
         l.handed[i] = (Received){ NOWHERE, NONE_U32, false };
     write_actions(&l);
+    line_let_all_go(&l);
     free(l.runs);
     free(l.cut_runs);
     free(l.saved);

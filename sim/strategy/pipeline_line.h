@@ -6,6 +6,7 @@
  *     pipeline_transfers.c  what it receives and sends around them
  *     pipeline_blocks.c     one block of one micro-batch: its instance, frames, waits
  *     pipeline_passes.c     a micro-batch through a chunk, alone or as half of a pair
+ *     pipeline_kept.c       what it has sent, or its head made, and keeps
  */
 #ifndef LOCKSTEP_SIM_STRATEGY_PIPELINE_LINE_H
 #define LOCKSTEP_SIM_STRATEGY_PIPELINE_LINE_H
@@ -54,10 +55,10 @@ typedef struct Way {
     Instance like; /* segment NONE_U32 until the first one */
 } Way;
 
-/* What a stage has sent, and keeps (Software.pp_keeps_outputs). */
+/* What a chunk has made and keeps: see KEPT in pipeline_kept.c. */
 typedef struct Kept {
     uint32_t frame; /* NONE_U32: nothing */
-    Point sent;
+    Point sent;     /* NOWHERE: it is not sent */
 } Kept;
 
 /* What an action made, to be sent when all that it is tied to is done. */
@@ -73,14 +74,16 @@ typedef struct Line {
     uint32_t stage, pp, chunks;
     const uint32_t *begin; /* by chunk, and one more */
     uint32_t own_n;
-    uint32_t *own;  /* by block: its number among the stage's, in order */
-    Saved *saved;   /* [micro-batch * own_n + own] */
-    Run *runs;      /* [own * RUNS_N + ...]; segment NONE_U32 where the block has none */
-    bool hides;     /* pairs hide their all-to-alls */
-    bool adds_last; /* gradients, behind a whole backward */
-    Kept *kept;     /* [turn * micro-batches + micro-batch]; NULL: what is sent is gone */
-    Run *cut_runs;  /* [own * CUT_RUNS_N + ...], where pairs do */
-    Way *in, *out;  /* [2 * turn + backward] */
+    uint32_t *own;   /* by block: its number among the stage's, in order */
+    Saved *saved;    /* [micro-batch * own_n + own] */
+    Run *runs;       /* [own * RUNS_N + ...]; segment NONE_U32 where the block has none */
+    bool hides;      /* pairs hide their all-to-alls */
+    bool adds_last;  /* gradients, behind a whole backward */
+    Kept *kept;      /* [turn * micro-batches + micro-batch]; NULL: nothing is kept */
+    bool keeps_sent; /* what it sends, else that is gone then */
+    uint32_t logits; /* layout of what the head makes, where that is kept; NONE_U32 */
+    Run *cut_runs;   /* [own * CUT_RUNS_N + ...], where pairs do */
+    Way *in, *out;   /* [2 * turn + backward] */
     uint32_t actions_n;
     const Action *actions;
     Received *received; /* by action, of those before posted_n */
@@ -156,8 +159,13 @@ Received line_arrive(Line *l, uint32_t action);
 void line_hand_over(Line *l, uint32_t action, uint32_t frame, Point made, bool passed_on);
 void line_send_tied(Line *l, uint32_t action); /* what was tied to an action that is done now */
 void line_sends_fall_due(Line *l);
-/* Gives up what was sent of a micro-batch that has come back. */
+
+/* ---- pipeline_kept.c ---- */
+void line_find_kept(Line *l, uint32_t turns, Arena *scratch);
+void line_keep_sent(Line *l, const Action *x, uint32_t frame);
+/* A micro-batch has come back: what was kept of it until then goes, what its head made stays. */
 void line_let_go(Line *l, const Action *x);
+void line_let_all_go(Line *l); /* behind all actions */
 
 /* ---- pipeline_blocks.c ---- */
 /* Which of two kinds of backward a micro-batch has, and how each writes gradients. */

@@ -34,7 +34,8 @@ static uint32_t make_transfer(const Line *l, Lane lane, uint32_t peer, uint32_t 
         [LANE_RECV_GRAD_UP] = { "recv grad", SLOT_DOUT, false, true },
     };
     Graph *g = l->g;
-    bool send = what[lane].send, grad = what[lane].grad, dies = send && (grad || !l->kept);
+    bool send = what[lane].send, grad = what[lane].grad,
+         dies = send && (grad || !l->keeps_sent);
     uint64_t bytes = boundary_bytes(l, layout) / l->parts;
     uint32_t s = graph_segment(g, send ? SEGMENT_SEND : SEGMENT_RECV, what[lane].name);
     g->segments[s].layout[what[lane].slot] = layout;
@@ -123,11 +124,6 @@ void line_receive(Line *l, uint32_t action)
     l->received[action] = (Received){ { i, 0 }, frame, true };
 }
 
-static Kept *kept(const Line *l, const Action *x)
-{
-    return &l->kept[(size_t)x->turn * l->b->s->training.micro_batches + x->micro_batch];
-}
-
 static void send(Line *l, const Action *x, uint32_t frame, Point made)
 {
     bool backward = x->kind == ACTION_BACKWARD;
@@ -135,39 +131,8 @@ static void send(Line *l, const Action *x, uint32_t frame, Point made)
     Way *w = &l->out[2 * x->turn + backward];
     ASSERT(l->role->frames[frame].layout == w->layout);
     l->sent[backward] = (Point){ add_transfer(l, w, x->micro_batch, frame, made), 0 };
-    if (l->kept && !backward)
-        *kept(l, x) = (Kept){ frame, l->sent[backward] };
-}
-
-static uint32_t release_segment(Line *l, uint32_t layout)
-{
-    Graph *g = l->g;
-    for (uint32_t i = 0; i < l->transfers_n; i++)
-        if (l->transfers[i].lane == LANE_HOST && l->transfers[i].layout == layout)
-            return l->transfers[i].segment;
-    uint32_t s = graph_segment(g, SEGMENT_OTHER, "output sent");
-    g->segments[s].layout[SLOT_OUT] = layout;
-    graph_op(g, (Op){ .kind = OP_RELEASE,
-                      .phase = PHASE_DGRAD,
-                      .lane = LANE_COMPUTE,
-                      .name = intern(&g->names, "output sent") });
-    arg_each(g, SLOT_OUT, layout, ARG_READ, false, true);
-    GROW(l->transfers, l->transfers_n, l->transfers_cap);
-    l->transfers[l->transfers_n++] =
-        (Transfer){ LANE_HOST, 0, layout, s }; /* no other is there */
-    return s;
-}
-
-void line_let_go(Line *l, const Action *x)
-{
-    Kept k = l->kept ? *kept(l, x) : (Kept){ NONE_U32, NOWHERE };
-    if (k.frame == NONE_U32)
-        return;
-    uint32_t segment = release_segment(l, l->role->frames[k.frame].layout);
-    uint32_t i = role_instance(l->role, segment, x->micro_batch, NONE_U32, line_chunk(l, x));
-    l->role->instances[i].frame[SLOT_OUT] = k.frame;
-    wait_at(l->role, 0, k.sent);
-    kept(l, x)->frame = NONE_U32;
+    if (!backward)
+        line_keep_sent(l, x, frame);
 }
 
 void line_send_tied(Line *l, uint32_t action)

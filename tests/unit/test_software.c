@@ -269,6 +269,8 @@ static void what_is_missing_or_unknown_is_an_error(void)
         { "\"tp_async_backward\":true",
           "\"tp_async_backward\":true,\"tp_ring\":true,\"tp_own_first\":true",
           "parallel.tp_own_first: true is allowed only where not tp_ring is" },
+        { "\"tp_async_backward\":true", "\"tp_async_backward\":true,\"pp_outputs_stay\":true",
+          "parallel.pp_outputs_stay: true is allowed only where pp_keeps_outputs is" },
         { "\"dropout\":true", "\"dropout\":true,\"metric_losses\":9",
           "kernels.metric_losses: 9 is out of range, 0 to 8 allowed" },
         { "\"dropout\":true", "\"dropout\":true,\"softmax_multiple\":65",
