@@ -50,7 +50,7 @@ static uint32_t comm_row(Sim *sim, const Runner *r, uint32_t lane, const Op *o, 
     Timeline *t = sim->timeline;
     const LaneState *l = &r->lane[lane];
     Comm c = op_comm(t, sim->g, o, r->rc->rank, labels_of(sim, r)->comm_numbers[op_id]);
-    if (!op_is_p2p(o->kind))
+    if (comm_has_algorithm(o->kind))
         c.algorithm = intern(&t->names, algorithm_names[l->algorithm]);
     c.protocol = intern(&t->names, protocol_names[l->protocol]);
     c.wait_ns = l->transfer_start_ns - l->start_ns;

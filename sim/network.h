@@ -93,10 +93,10 @@ typedef struct CommCost {
     int64_t solo_ns;      /* latency + traffic / solo_rate, rounded up */
 } CommCost;
 
-/* Sends, and all-to-alls, which are made of them, have none to choose. */
+/* Sends and receives, and all-to-alls, which are made of them, have none to choose. */
 static inline bool comm_has_algorithm(OpKind kind)
 {
-    return kind != OP_SEND && kind != OP_ALL_TO_ALL;
+    return !op_is_p2p(kind) && kind != OP_ALL_TO_ALL;
 }
 
 /* What a collective takes of the links. */

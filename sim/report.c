@@ -127,8 +127,9 @@ static ReportCollective collective_of(Report *r, const Graph *g, const Collectiv
     const char *group = intern_text(&g->names, g->groups[c->group].name);
     return (ReportCollective){ .op = op_kind_names[c->kind],
                                .group = copy(r, group),
-                               .algorithm =
-                                   op_is_p2p(c->kind) ? NULL : algorithm_names[c->algorithm],
+                               .algorithm = comm_has_algorithm(c->kind)
+                                                ? algorithm_names[c->algorithm]
+                                                : NULL,
                                .protocol = protocol_names[c->protocol],
                                .group_size = c->group_size,
                                .count = c->count,

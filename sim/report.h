@@ -53,7 +53,7 @@ typedef struct ReportBounds {
 } ReportBounds;
 
 typedef struct ReportCollective {
-    const char *op, *group, *algorithm, *protocol; /* algorithm NULL: send, receive */
+    const char *op, *group, *algorithm, *protocol; /* algorithm NULL: none to choose */
     uint32_t group_size;
     uint64_t count, bytes;
     double time_s, exposed_s, busbw_GBps; /* busbw NAN where nothing was transferred */
