@@ -2,14 +2,15 @@
  * report_memory.c - sim --memory: what is alive where memory is highest.
  *
  * By class, by layer (neighbours that hold the same bytes share a line) and by
- * tensor.  Each table sums to the peak.
+ * tensor.  Each table sums to the peak.  Then the other kinds of ranks, each at
+ * its own peak: the stages of a pipeline.
  */
 #include <string.h>
 
 #include "sim/report.h"
 #include "sim/texts.h"
 
-enum { TENSORS_MAX = 16, LAYERS_MAX = 40, CELL = 12 };
+enum { TENSORS_MAX = 16, LAYERS_MAX = 40, RANKS_MAX = 64, CELL = 12 };
 
 static void print_bytes(FILE *out, uint64_t bytes)
 {
@@ -25,13 +26,26 @@ static uint64_t sum_of(const uint64_t *of_class)
     return sum;
 }
 
-static void print_row(FILE *out, const char *name, const uint64_t *of_class)
+static void print_classes(FILE *out, const char *name, const uint64_t *of_class)
 {
     fprintf(out, "%-18s", name);
     for (int c = 0; c < TENSOR_CLASS_N; c++)
         print_bytes(out, of_class[c]);
     print_bytes(out, sum_of(of_class));
+}
+
+static void print_row(FILE *out, const char *name, const uint64_t *of_class)
+{
+    print_classes(out, name, of_class);
     fprintf(out, "\n");
+}
+
+static void print_head(FILE *out, const char *name)
+{
+    fprintf(out, "%-18s", name);
+    for (int c = 0; c < TENSOR_CLASS_N; c++)
+        fprintf(out, " %*s", CELL, tensor_class_names[c]);
+    fprintf(out, " %*s", CELL, "all");
 }
 
 /* "the peak of rank 0, 37.94 GiB, is reached by 'logits' of 'head forward', micro-batch 3" */
@@ -98,6 +112,25 @@ static void print_tensors(FILE *out, const ReportPeak *p)
     }
 }
 
+static void print_ranks(FILE *out, const Report *r)
+{
+    if (r->ranks_n < 2)
+        return;
+    fprintf(out, "\n");
+    print_head(out, "each at its peak");
+    fprintf(out, " %*s\n", CELL, "reserved");
+    for (uint32_t i = 0; i < r->ranks_n && i < RANKS_MAX; i++) {
+        const ReportRank *k = &r->ranks[i];
+        char name[TEXT_CAP], text[TEXT_CAP];
+        snprintf(name, sizeof name, "%" PRIu32 " %.16s", k->rank, k->role);
+        print_classes(out, text_name(text, name, 18), k->memory.of_class);
+        print_bytes(out, k->memory.reserved_bytes);
+        fprintf(out, "%s\n", k->memory.fits ? "" : "  too much");
+    }
+    if (r->ranks_n > RANKS_MAX)
+        fprintf(out, "... all of them in --json\n");
+}
+
 static void print_extra(FILE *out, const Report *r)
 {
     char t[4][TEXT_CAP];
@@ -115,13 +148,12 @@ void report_memory_text(const Report *r, FILE *out)
     const ReportPeak *p = r->peak;
     ASSERT(p);
     print_where(out, r);
-    fprintf(out, "%-18s", "");
-    for (int c = 0; c < TENSOR_CLASS_N; c++)
-        fprintf(out, " %*s", CELL, tensor_class_names[c]);
-    fprintf(out, " %*s\n", CELL, "all");
+    print_head(out, "");
+    fprintf(out, "\n");
     print_row(out, "at the peak", report_memory(r)->of_class);
     print_row(out, "the whole step", p->resident);
     print_layers(out, &p->detail);
     print_tensors(out, p);
+    print_ranks(out, r);
     print_extra(out, r);
 }
