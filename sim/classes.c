@@ -433,6 +433,12 @@ static void name_classes(Fold *f)
 
 static bool check_machine(const Graph *g, const Machine *m, Err *err)
 {
+    if (g->world_n > m->gpus_n && m->types_n == 1)
+        return err_set(err,
+                       "cluster '%s' has %u GPUs, %u are needed; allowed: \"cluster.nodes\": "
+                       "%" PRIu64,
+                       m->name, m->gpus_n, g->world_n,
+                       div_up_u64(g->world_n, m->types[0].gpus_n));
     if (g->world_n > m->gpus_n)
         return err_set(err, "cluster '%s' has %u GPUs, %u are needed", m->name, m->gpus_n,
                        g->world_n);

@@ -336,6 +336,10 @@ static void print_text(const Run *r)
     if (r->changes.on_machine && r->what_if.facts.unsized_n)
         printf("\n%" PRIu64 " collectives of unknown size or kind keep the time they took\n",
                r->what_if.facts.unsized_n);
+    if (r->changes.on_machine && f->ungrouped_n)
+        printf("\n%" PRIu64 " collectives keep the time they took: who took part in them is "
+               "not in the trace\n",
+               f->ungrouped_n);
     if (r->changes.any && f->unwaited_n)
         printf("\none rank only: what of its %" PRIu64
                " collectives was waiting for others is not known\nand %s; give the traces of "
@@ -378,6 +382,7 @@ static void put_counts(JsonOut *j, const Run *r, const FromTrace *f)
     json_put_uint(j, "kernels", r->replay.facts.kernels_n);
     json_put_uint(j, "collectives", r->replay.facts.comms_n);
     json_put_uint(j, "collectives_of_unknown_size", r->replay.facts.unsized_n);
+    json_put_uint(j, "collectives_of_unknown_ranks", r->replay.facts.ungrouped_n);
     json_put_uint(j, "collectives_of_unknown_wait", r->replay.facts.unwaited_n);
     json_put_uint(j, "sends_matched", r->replay.facts.pairs_n);
     json_put_uint(j, "sends_and_receives_alone", r->replay.facts.alone_n);

@@ -290,6 +290,8 @@ static bool add_comm(Builder *b, const Item *i, int64_t launch_ns, uint32_t *op)
     *op = add_op(b, o, 0, launch_ns, modelled ? -1 : given_ns);
     b->f->comms_n++;
     b->f->unsized_n += !priced;
+    b->f->ungrouped_n +=
+        alone && priced && !item_is_p2p(i, b->t) && (!i->comm || i->comm->ranks_n != 1);
     b->f->unwaited_n +=
         b->f->world_n > 1 && b->programs_n == 1 && (!i->comm || i->comm->wait_ns < 0);
     b->f->alone_n += item_is_p2p(i, b->t);
