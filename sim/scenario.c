@@ -165,14 +165,26 @@ static void read_habits(Scenario *s)
     arena_free(&arena);
 }
 
-/* Whoever downloaded a model tries its config. */
+/* Whoever downloaded a model tries its config, whoever described a cluster that. */
 static bool is_scenario(JsonNode root, Err *err)
 {
-    if (!json_member(root, "model_type").item || json_member(root, "model").item)
-        return true;
-    return json_fail(root, err,
-                     "this is a model (it has \"model_type\"); a scenario names it, with a "
-                     "cluster: {\"model\": FILE, \"cluster\": NAME}");
+    static const struct {
+        const char *key, *what, *how;
+    } others[] = {
+        { "model_type", "a model", "it, with a cluster: {\"model\": FILE, \"cluster\": NAME}" },
+        { "kind", "a model", "it, with a cluster: {\"model\": FILE, \"cluster\": NAME}" },
+        { "peak_tflops", "a GPU",
+          "a cluster of such: {\"model\": NAME, \"cluster\": {\"base\": NAME, \"gpu\": "
+          "FILE}}" },
+        { "gpus_per_node", "a cluster",
+          "it, with a model: {\"model\": NAME, \"cluster\": FILE}" },
+        { "nodes", "a cluster", "it, with a model: {\"model\": NAME, \"cluster\": FILE}" },
+    };
+    for (size_t i = 0; i < ARRAY_N(others) && !json_member(root, "model").item; i++)
+        if (json_member(root, others[i].key).item)
+            return json_fail(root, err, "this is %s (it has \"%s\"); a scenario names %s",
+                             others[i].what, others[i].key, others[i].how);
+    return true;
 }
 
 static bool read_all(Scenario *s, Err *err)

@@ -31,6 +31,32 @@ uint32_t share_names(const char *const **names, Arena *arena, const char *kind)
 
 /* ---- names ---- */
 
+/* Whoever wants a model simulated tries its name. */
+static bool is_other(const char *name, Err *err)
+{
+    static const struct {
+        const char *folder, *what, *before, *after;
+    } others[] = {
+        { "models", "a model", "it, with a cluster: {\"model\": ", ", \"cluster\": NAME}" },
+        { "clusters", "a cluster", "it, with a model: {\"model\": NAME, \"cluster\": ", "}" },
+        { "gpus", "a GPU",
+          "a cluster of such, and a model: {\"model\": NAME, \"cluster\": {\"base\": NAME, "
+          "\"gpu\": ",
+          "}}" },
+    };
+    Arena arena = { 0 };
+    bool is = false;
+    for (size_t i = 0; i < ARRAY_N(others) && *name && !is; i++) {
+        is = access(arena_printf(&arena, "%s/%s/%s.json", share_dir(), others[i].folder, name),
+                    R_OK) == 0;
+        if (is)
+            err_set(err, "'%.100s' is %s; a scenario is a .json file that names %s\"%.100s\"%s",
+                    name, others[i].what, others[i].before, name, others[i].after);
+    }
+    arena_free(&arena);
+    return is;
+}
+
 static bool unknown_name(const char *name, Err *err)
 {
     static const char *const kinds[][2] = { { "examples", ".json" },
@@ -43,6 +69,13 @@ static bool unknown_name(const char *name, Err *err)
     if (stat(name, &there) == 0 && S_ISDIR(there.st_mode))
         return err_set(err, "'%.100s' is a directory: a .json or .jsonl file is expected",
                        name);
+    if (text_ends_in(name, ".lstrace"))
+        return err_set(err,
+                       "'%.100s' is a trace; a .json or .jsonl file is expected "
+                       "(lockstep sim --from-trace replays a trace)",
+                       name);
+    if (is_other(name, err))
+        return false;
     for (size_t k = 0; k < ARRAY_N(kinds); k++) {
         uint32_t names_n = names_ending(&names, &arena, kinds[k][0], kinds[k][1]);
         for (uint32_t i = 0; i < names_n && n < ARRAY_N(all); i++)
