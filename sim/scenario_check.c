@@ -521,9 +521,11 @@ static bool check_schedule(const Check *c)
     if (p->schedule == SCHEDULE_INTERLEAVED && schedule_group(p->pp, n) == 0)
         return FAIL(c, training, "global_batch",
                     "gives %" PRIu32
-                    " micro-batches, but schedule interleaved needs groups of equally many, "
-                    "pp = %" PRIu32 " or more each; nearest allowed: %" PRIu64 " or %" PRIu64,
-                    n, p->pp, unit * grouped(p->pp, n, false), unit * grouped(p->pp, n, true));
+                    " micro-batches, which schedule interleaved over pp = %" PRIu32
+                    " cannot put in %" PRIu32 " groups of equally many; nearest allowed: "
+                    "%" PRIu64 " or %" PRIu64,
+                    n, p->pp, n / p->pp, unit * grouped(p->pp, n, false),
+                    unit * grouped(p->pp, n, true));
     bool both_ends = p->schedule == SCHEDULE_DUALPIPE && p->virtual_stages == 1;
     if (p->schedule == SCHEDULE_DUALPIPE && n < 2 * p->pp)
         return FAIL(c, training, "global_batch",

@@ -741,8 +741,8 @@ static const BadRow bad_batches[] = {
       "parallel.virtual_stages: schedule dualpipe: 1 or 2 allowed" },
     { GPT, "'pp':2,'virtual_stages':1025", "", "1025 is out of range, 1 to 1024 allowed" },
     { GPT, "'pp':4,'schedule':'interleaved'", "'global_batch':9",
-      "training.global_batch: gives 9 micro-batches, but schedule interleaved needs groups of "
-      "equally many, pp = 4 or more each; nearest allowed: 8 or 10" },
+      "training.global_batch: gives 9 micro-batches, which schedule interleaved over pp = 4 "
+      "cannot put in 2 groups of equally many; nearest allowed: 8 or 10" },
     { GPT, "'pp':3,'schedule':'dualpipe','virtual_stages':1", "'global_batch':6",
       "parallel.pp: 3 is odd, but schedule dualpipe pairs the stages; allowed: 2 or 4" },
     { GPT, "'pp':2,'schedule':'dualpipe','virtual_stages':1", "'global_batch':5",
