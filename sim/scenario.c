@@ -189,7 +189,7 @@ static bool is_scenario(JsonNode root, Err *err)
 
 static bool read_all(Scenario *s, Err *err)
 {
-    if (!is_scenario(json_root(s->doc), err))
+    if (!is_scenario(json_root(s->doc), err) || !scenario_check_places(json_root(s->doc), err))
         return false;
     JsonObj o = json_begin(json_root(s->doc), err);
     s->name = json_string(&o, "name", name_of_file(s));

@@ -12,6 +12,9 @@ enum { DEGREE_MAX = 1 << 20 };
  * it is set. */
 bool scenario_set(JsonDoc *doc, const Setting *settings, uint32_t settings_n, Err *err);
 
+/* scenario_place.c.  No key stands beside the object that it belongs in, or in another. */
+bool scenario_check_places(JsonNode root, Err *err);
+
 /* Read after model and machine, in this order; node may be absent. */
 bool scenario_parallel(Scenario *s, JsonNode node, Err *err);
 bool scenario_training(Scenario *s, JsonNode node, Err *err);

@@ -187,6 +187,39 @@ static void the_tables_hold_the_keys_that_are_read(void)
     free(readme);
 }
 
+/* A key beside the object that it belongs in is answered with its path. */
+static void place_of(const char *section, const char *key)
+{
+    char want[100];
+    Err err = { 0 };
+    Setting set = { key, "1" };
+    JsonDoc *doc = json_parse(complete, sizeof complete - 1, "t.json", &err);
+    snprintf(want, sizeof want, "--set %s: unknown key; %s.%s is allowed", key, section, key);
+    CHECK(!reads(doc, &set, 1, &err));
+    CHECK_ERR_TEXT(&err, want);
+}
+
+static void keys_beside_their_object_have_a_place(void)
+{
+    enum { CAP = 4096 };
+    static const char *const places[] = { "training", "parallel", "cluster" };
+    static const char elsewhere[] = "|base||name||provenance||notes|";
+    char *readme = read_readme(), listed[CAP], heading[32], key[64];
+    for (size_t i = 0; i < ARRAY_N(places); i++) {
+        snprintf(heading, sizeof heading, "`%s`", places[i]);
+        CHECK(table_below(listed, CAP, readme, heading));
+        for (const char *at = listed; *at; at = strchr(at + 1, '|') + 1) {
+            size_t n = strcspn(at + 1, "|");
+            snprintf(key, sizeof key, "%.*s", (int)n + 2, at);
+            if (strstr(elsewhere, key))
+                continue;
+            snprintf(key, sizeof key, "%.*s", (int)n, at + 1);
+            place_of(places[i], key);
+        }
+    }
+    free(readme);
+}
+
 static void every_heading_is_tested(void)
 {
     char *readme = read_readme();
@@ -206,6 +239,7 @@ int main(void)
 {
     setenv("LOCKSTEP_SHARE", "scenarios", 0);
     RUN(the_tables_hold_the_keys_that_are_read);
+    RUN(keys_beside_their_object_have_a_place);
     RUN(every_heading_is_tested);
     return check_report();
 }
