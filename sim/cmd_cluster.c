@@ -226,6 +226,9 @@ static void print_network(const InterNode *inter)
     if (inter->nodes_per_leaf > 0)
         printf(", %u nodes a leaf, oversubscribed %.4g times", (unsigned)inter->nodes_per_leaf,
                inter->oversubscription);
+    else if (inter->oversubscription > 1)
+        printf(", oversubscribed %.4g times, but of no effect: nodes_per_leaf is not said",
+               inter->oversubscription);
     printf("\n");
 }
 

@@ -223,7 +223,7 @@ bool scenario_spares_paths(const char *name, const Setting *settings, uint32_t s
 
 /* Which keys were given and are not used, as in "strategy ddp does not use parallel.prefetch,
  * parallel.shard_size"; "" where there are none. */
-enum { SCENARIO_UNUSED_CAP = 320 };
+enum { SCENARIO_UNUSED_CAP = 480 };
 char *scenario_unused(const Scenario *s, char text[SCENARIO_UNUSED_CAP]);
 
 /* Whether it says of what stack a scenario is: "software", or a key below. */

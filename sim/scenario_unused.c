@@ -48,6 +48,18 @@ static void add(char text[SCENARIO_UNUSED_CAP], const Scenario *s, const char *o
     }
 }
 
+/* All nodes below one leaf have no uplinks to share. */
+static void add_network(char text[SCENARIO_UNUSED_CAP], const Machine *m)
+{
+    size_t n = strlen(text);
+    if (m->nodes_n > 1 && m->inter.oversubscription > 1 && m->inter.nodes_per_leaf == 0)
+        snprintf(
+            text + n, SCENARIO_UNUSED_CAP - n,
+            "%scluster.inter_node.oversubscription is that of a leaf's uplinks, and without "
+            "cluster.inter_node.nodes_per_leaf all nodes are below one leaf",
+            n ? "; " : "");
+}
+
 char *scenario_unused(const Scenario *s, char text[SCENARIO_UNUSED_CAP])
 {
     char who[40];
@@ -56,5 +68,6 @@ char *scenario_unused(const Scenario *s, char text[SCENARIO_UNUSED_CAP])
     add(text, s, "parallel", of_parallel, ARRAY_N(of_parallel), s->parallel.strategy, who);
     snprintf(who, sizeof who, "optimizer %s", optimizer_names[s->training.optimizer]);
     add(text, s, "training", of_training, ARRAY_N(of_training), s->training.optimizer, who);
+    add_network(text, &s->machine);
     return text;
 }
