@@ -8,11 +8,13 @@
  */
 #include "profile/cmd_calibrate.h"
 
+#include <errno.h>
 #include <getopt.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "core/out_file.h"
 #include "profile/cmd.h"
@@ -202,6 +204,14 @@ int cmd_calibrate(int argc, char **argv)
 
 char *calibrate_load(const char *path, Err *err)
 {
+    if (access(path, F_OK) != 0 && errno == ENOENT) {
+        err_set(
+            err,
+            "there is no '%.200s'; {\"base\": NAME} in it is enough to begin with, a name of "
+            "`lockstep list clusters` or `lockstep list gpus`",
+            path);
+        return NULL;
+    }
     JsonDoc *doc = json_open(path, err);
     if (!doc)
         return NULL;

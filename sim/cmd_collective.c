@@ -112,7 +112,9 @@ static bool is_asked(const Options *o, const NcclTest *t, const NcclRow *r, uint
            (!o->ranks_n || t->ranks_n == o->ranks_n) && (!o->nodes_n || nodes_n == o->nodes_n);
 }
 
-static bool none_of_log(const Options *o, uint32_t of_op, uint32_t sound, Err *err)
+/* ranks_n on nodes_n: one of the sound ones. */
+static bool none_of_log(const Options *o, uint32_t of_op, uint32_t sound, uint32_t ranks_n,
+                        uint32_t nodes_n, Err *err)
 {
     if (of_op == 0)
         return err_set(err, "'%.200s' has no out-of-place row of %s", o->against, o->op);
@@ -122,15 +124,18 @@ static bool none_of_log(const Options *o, uint32_t of_op, uint32_t sound, Err *e
             "'%.200s' has %u rows of %s, but none with right values, a time, two ranks "
             "or more and as many on each node",
             o->against, (unsigned)of_op, o->op);
-    return err_set(err, "'%.200s' has %u rows of %s, but none of --nodes, --ranks and --size",
-                   o->against, (unsigned)sound, o->op);
+    return err_set(err,
+                   "'%.200s' has %u rows of %s, such as of %u ranks on %u node%s, but none as "
+                   "--nodes, --ranks and --size say",
+                   o->against, (unsigned)sound, o->op, (unsigned)ranks_n, (unsigned)nodes_n,
+                   nodes_n == 1 ? "" : "s");
 }
 
 /* A table for each test of the log that has rows of the op, on nodes as the machine has them. */
 static bool add_log(Work *w, Err *err)
 {
     const Options *o = w->o;
-    uint32_t of_op = 0, sound = 0;
+    uint32_t of_op = 0, sound = 0, ranks_n = 0, on_nodes_n = 0;
     if (!nccl_log_read(&w->log, o->against, err))
         return false;
     for (uint32_t i = 0, test = NONE_U32; i < w->log.rows_n; i++) {
@@ -140,6 +145,8 @@ static bool add_log(Work *w, Err *err)
         bool is = is_of_op(o, t, r), use = is && nccl_row_is_sound(t, r, nodes_n);
         of_op += is;
         sound += use;
+        ranks_n = use ? t->ranks_n : ranks_n;
+        on_nodes_n = use ? nodes_n : on_nodes_n;
         if (!use || !is_asked(o, t, r, nodes_n))
             continue;
         if (r->test != test)
@@ -148,7 +155,7 @@ static bool add_log(Work *w, Err *err)
         add_row(&w->table[w->n - 1], r->size_bytes, r->time_us * 1e3);
     }
     w->left_n = of_op - sound;
-    return w->n > 0 || none_of_log(o, of_op, sound, err);
+    return w->n > 0 || none_of_log(o, of_op, sound, ranks_n, on_nodes_n, err);
 }
 
 /* ---- the machine ---- */

@@ -116,8 +116,10 @@ static void print_best(const Plan *p, FILE *out)
     if (isfinite(c->cost_usd))
         fprintf(out, "cost        %s a step\n", text_usd(a, c->cost_usd));
     else
-        fprintf(out, "cost        %s GPU-seconds a step (no price in the cluster file)\n",
-                text_amount(a, c->step_s * plan_gpus(c)));
+        fprintf(
+            out,
+            "cost        %s GPU-seconds a step (no price: cluster.price_usd_per_gpu_hour)\n",
+            text_amount(a, c->step_s * plan_gpus(c)));
     print_training(p, c, out);
     fprintf(out, "\n");
     print_command(p, c, out);
