@@ -261,6 +261,9 @@ static void print_transfers(Words *w, const Report *r)
             "exposed", "busbw GB/s");
     for (uint32_t i = 0; i < k->collectives_n && i < TRANSFERS_MAX; i++)
         print_transfer(w, &k->collectives[i]);
+    if (k->collectives_n > TRANSFERS_MAX)
+        fprintf(w->out, "and %" PRIu32 " more, less exposed, all of them in --json\n",
+                k->collectives_n - TRANSFERS_MAX);
 }
 
 static void print_class(Words *w, const ReportRank *k)
