@@ -176,11 +176,31 @@ static bool is_checkpoint(JsonNode node, Err *err)
     return true;
 }
 
+/* "meta-llama/Meta-Llama-3-8B" beside which there is no such folder: a name of the Hugging Face
+ * Hub, which nobody asks here. */
+static bool is_of_hub(JsonNode node, Err *err)
+{
+    char folder[4096];
+    snprintf(folder, sizeof folder, "%s", json_path_beside(node));
+    char *slash = strrchr(folder, '/');
+    if (!slash || slash == folder || text_ends_in(folder, ".json"))
+        return false;
+    *slash = '\0';
+    if (access(folder, F_OK) == 0)
+        return false;
+    json_fail(
+        node, err,
+        "there is no file '%.200s'; of a model on the Hugging Face Hub, its config.json is "
+        "read, once downloaded",
+        json_text(node));
+    return true;
+}
+
 /* The file that a text node names; NULL and err when there is none. */
 static JsonDoc *open_named(Arena *arena, JsonNode node, const char *share_dir, Err *err)
 {
     const char *name = json_text(node);
-    if (json_is_path(name) && is_checkpoint(node, err))
+    if (json_is_path(name) && (is_checkpoint(node, err) || is_of_hub(node, err)))
         return NULL;
     JsonDoc *doc = json_is_path(name) ? json_open_beside(node, err)
                                       : open_built_in(arena, node, share_dir, err);
