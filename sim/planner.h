@@ -27,7 +27,7 @@
 #include "core/json_out.h"
 #include "sim/report.h"
 
-enum { PLAN_COUNTS_MAX = 64, PLAN_GPUS_MAX = 1 << 20, PLAN_TOP = 10, PLAN_WHY_MAX = 20 };
+enum { PLAN_COUNTS_MAX = 64, PLAN_GPUS_MAX = 1 << 20, PLAN_TOP = 10, PLAN_WHY_MAX = 24 };
 
 typedef enum PlanObjective {
     PLAN_TIME,

@@ -434,6 +434,29 @@ static void explain_idle(Plan *p)
     say(p, text);
 }
 
+/* "Of fewer GPUs 512 were the most tried: --gpus 576,640,704,768,832,896 ... tries them" */
+static void explain_between(Plan *p)
+{
+    enum { BETWEEN = 8 };
+    const PlanOptions *o = p->options;
+    char list[TEXT_CAP] = "", text[2 * TEXT_CAP];
+    const PlanCandidate *best = &p->candidates[p->order[0]];
+    uint32_t gpus = plan_gpus(best), below = 0;
+    uint32_t node = p->bases[best->base].machine.types[0].gpus_n;
+    for (uint32_t i = 0; i < o->counts_n && o->counts[i] < gpus; i++)
+        below = o->counts[i];
+    uint32_t step = (uint32_t)div_up_u64(div_up_u64(gpus - below, BETWEEN), node) * node;
+    size_t at = 0;
+    for (uint32_t n = below / node * node + step; below > 0 && n < gpus; n += step)
+        at += (size_t)snprintf(list + at, sizeof list - at, "%s%" PRIu32, at > 0 ? "," : "", n);
+    if (o->objective != PLAN_FEWEST || at == 0)
+        return;
+    snprintf(text, sizeof text,
+             "Of fewer GPUs %" PRIu32 " were the most tried: --gpus %.400s tries those between",
+             below, list);
+    say(p, text);
+}
+
 /* "Not tried, as generic does not have them: zb-h1, zbv (--set parallel.schedule=NAME)" */
 static void explain_schedules(Plan *p)
 {
@@ -483,6 +506,7 @@ void plan_explain(Plan *p)
     compare(p, asks_less_recompute, "Less recomputation");
     compare(p, asks_larger_batch, "A larger micro-batch");
     explain_idle(p);
+    explain_between(p);
     explain_schedules(p);
     explain_lacks(p);
 }
