@@ -280,6 +280,7 @@ static void fill_names(const Fill *f)
     r->software = copy(r, s->software);
     r->precision = dtype_names[s->training.precision];
     r->gpus = f->g->world_n;
+    r->gpus_idle = s->machine.gpus_n - r->gpus;
     const Parallel *p = &s->parallel;
     for (Dim d = 0; d < DIM_N; d++)
         r->degree[d] = parallel_degree(p, d);

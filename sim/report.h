@@ -85,6 +85,7 @@ typedef struct Report {
     const char *name, *strategy, *model, *cluster, *software, *precision, *schedule;
     const char *gpu, *gpus_counted; /* "h100-80gb", "8 x h100-80gb"; of several " + " between */
     const char *recompute;          /* "none", "selective", "full", "4 layers" */
+    uint32_t gpus_idle;             /* of the cluster, beyond gpus */
     uint32_t gpus, degree[DIM_N], micro_batch, micro_batches, global_batch, seq_len;
     uint32_t virtual_stages, shard_size; /* shard_size 0: not sharded in groups */
     bool sequence_parallel;

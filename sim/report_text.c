@@ -111,13 +111,24 @@ static void print_commas(Words *w, const char *text)
     fprintf(w->out, "%s\n", NAME(text, LINE_MAX_N));
 }
 
+/* " (dgx-h100, 8 more idle)"; a cluster that is called as its GPUs is named once. */
+static void add_cluster(Line *on, Words *w, const Report *r)
+{
+    bool named = *r->cluster && strcmp(r->cluster, r->gpu) != 0;
+    if (!named && r->gpus_idle == 0)
+        return;
+    add(on, " (%.40s", named ? r->cluster : "");
+    if (r->gpus_idle > 0)
+        add(on, "%s%s more idle", named ? ", " : "", NUMBER(r->gpus_idle, 0));
+    add(on, ")");
+}
+
 static void print_head(Words *w, const Report *r)
 {
     Line on = { .n = 0 }, how = { .n = 0 };
     add(&on, "%.40s%s%s parameters, %.80s", r->model, *r->model ? ", " : "",
         text_count(next(w), (double)r->params_n), r->gpus_counted);
-    if (*r->cluster && strcmp(r->cluster, r->gpu) != 0)
-        add(&on, " (%.40s)", r->cluster);
+    add_cluster(&on, w, r);
     add(&on, ", software %.40s", r->software);
     add(&how, "%s", r->strategy);
     add_degrees(&how, r);
