@@ -12,6 +12,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "core/nearest.h"
 #include "core/out_file.h"
 #include "core/temporary.h"
 #include "core/text.h"
@@ -176,6 +177,12 @@ static bool take_arguments(BenchOptions *o, char **words, uint32_t n, Err *err)
         if (part_of(words[i]) < BENCH_PART_N)
             return err_set(err, "parts stand before scenarios: '%s' is one, '%.60s' is not",
                            words[i], words[parts]);
+    for (uint32_t i = parts; i < n; i++) {
+        const char *meant = nearest(words[i], bench_part_names, BENCH_PART_N);
+        if (meant)
+            return err_set(err, "'%.60s' is no part and no scenario, did you mean '%s'?",
+                           words[i], meant);
+    }
     if (o->settings_n > 0 && o->scenarios_n == 0)
         return err_set(err, "--set changes a scenario, and none is given");
     if (o->into && !o->all)
