@@ -238,7 +238,6 @@ uint64_t plan_memory_bound(const Plan *p, const PlanCandidate *c)
     }
     double *bytes = mem_zero(c->pp, sizeof *bytes);
     add_state(bytes, p, c, &s, true);
-    add_kept(bytes, p, c, &s);
     double most = most_of(bytes, c->pp);
     free(bytes);
     return (uint64_t)most;
@@ -252,9 +251,14 @@ uint64_t plan_work_memory(const Plan *p, const PlanCandidate *c)
     double *bytes = mem_zero(c->pp, sizeof *bytes);
     add_state(bytes, p, c, &s, false);
     add_work(bytes, p, c, &s);
-    double most = most_of(bytes, c->pp);
+    double begun = most_of(bytes, c->pp);
+    for (uint32_t i = 0; i < c->pp; i++)
+        bytes[i] = 0;
+    add_state(bytes, p, c, &s, true);
+    add_kept(bytes, p, c, &s);
+    double ended = most_of(bytes, c->pp);
     free(bytes);
-    return (uint64_t)most;
+    return (uint64_t)fmax(begun, ended);
 }
 
 /* Of the fullest stage, which holds it for as many micro-batches. */
