@@ -128,6 +128,13 @@ bool adds_grads_last(const Build *b)
            !strategy_shards_grads(p->strategy) && p->strategy != STRATEGY_DP;
 }
 
+bool sends_parts(const Build *b)
+{
+    const Parallel *p = &b->s->parallel;
+    bool whole = b->s->model.kind == MODEL_TRANSFORMER && !p->sequence_parallel;
+    return p->pp > 1 && p->tp > 1 && whole && b->sw->p2p_scatter_gather;
+}
+
 bool copies_buckets(const Build *b)
 {
     return b->sw->bucket_copies && !grads_in_one(b);

@@ -73,7 +73,7 @@ typedef struct BlockType {
     uint64_t elements; /* sum over params */
     uint32_t param_layout, grad_layout, state_layout;
     uint32_t copy_layout; /* of weights in fp8 that lie beside the parameters; NONE_U32 */
-    uint32_t half_layout; /* of gradients in 16 bits that lie beside them (keeps_half_grads) */
+    uint32_t half_layout; /* of gradients in 16 bits beside them (keeps_half_grads); NONE_U32 */
     uint32_t in_layout, out_layout; /* SLOT_IN, DIN; SLOT_OUT, DOUT.  NONE_U32 at the ends */
     uint32_t forward[VARIANT_N];    /* segments; the same in both where equal */
     uint32_t backward[VARIANT_N][GRAD_MODE_N];
@@ -168,6 +168,9 @@ bool reshards(const Build *b); /* parallel.reshard_after_forward, else the habit
 /* Are gradients added to those in f32 behind a whole backward (Software.grads_added_last)?  Not
  * where schedules put weight gradients elsewhere. */
 bool adds_grads_last(const Build *b);
+/* Does each rank of tp send a part of what a stage hands on, where it divides?  Of b only scenario
+ * and software are looked at. */
+bool sends_parts(const Build *b);
 bool copies_buckets(const Build *b);  /* Software.bucket_copies, but where that is so */
 bool zero_sums_whole(const Build *b); /* zero1 whose software all-reduces gradients */
 /* The group over which parameters, gradients or state are shared out: GROUP_DP, or hsdp's

@@ -58,14 +58,13 @@ typedef struct FromTrace {
     int64_t measured_ns; /* the step in the trace: of the slowest rank */
     uint32_t ranks_n, world_n;
     uint64_t kernels_n, comms_n; /* over the ranks of the trace */
-    uint64_t unsized_n; /* of the comms: bytes unknown, or of a kind that is not simulated */
-    uint64_t pairs_n;   /* of the comms: twice as many are ends of these */
-    uint64_t alone_n;   /* sends and receives without their other end */
-    uint64_t
-        ungrouped_n; /* collectives among several, or nobody knows how many, with one here */
-    uint64_t unwaited_n;   /* of the comms of one rank alone: what was waiting is unknown */
-    uint64_t syncs_n;      /* host calls that waited */
-    uint64_t unlaunched_n; /* ops whose launch is not in the trace */
+    uint64_t unsized_n;   /* of the comms: bytes unknown, or of a kind that is not simulated */
+    uint64_t pairs_n;     /* of the comms: twice as many are ends of these */
+    uint64_t alone_n;     /* sends and receives without their other end */
+    uint64_t ungrouped_n; /* collectives of several, or of nobody knows how many, one is here */
+    uint64_t unwaited_n;  /* of the comms of one rank alone: what was waiting is unknown */
+    uint64_t syncs_n;     /* host calls that waited */
+    uint64_t unlaunched_n;                  /* ops whose launch is not in the trace */
     uint32_t buckets_before, buckets_after; /* of rank 0, when bucket_bytes is given */
 
     OpCost *costs; /* what given points to */

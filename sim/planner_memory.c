@@ -170,9 +170,8 @@ static bool sends_chunk(const PlanCandidate *c, uint32_t k)
 /* Does a stage still have what it sent (Software.pp_keeps_outputs)? */
 static bool keeps_sent(const Plan *p, const Scenario *s)
 {
-    const Parallel *l = &s->parallel;
-    bool parts = l->tp > 1 && !l->sequence_parallel && p->sw.p2p_scatter_gather;
-    return p->sw.pp_keeps_outputs && l->pp > 1 && !parts;
+    return p->sw.pp_keeps_outputs && s->parallel.pp > 1 &&
+           !sends_parts(&(Build){ .s = s, .sw = &p->sw });
 }
 
 /* What stays of all micro-batches when backward has ended: see sim/strategy/pipeline_kept.c. */

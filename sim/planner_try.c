@@ -24,7 +24,7 @@ static void keep(PlanCandidate *c, const Report *r)
 typedef struct Try {
     Scenario s;
     PlanDepth depth;
-    uint32_t left_out, stride;
+    uint32_t stride;
     bool no_pace;  /* SimOptions */
     bool unsteady; /* more micro-batches are needed to know */
 } Try;
@@ -36,7 +36,7 @@ static void try_graph(const Plan *p, PlanCandidate *c, Try *t, Report *kept, con
     Report report = { 0 };
     SimOptions options = { .expanded = t->depth == PLAN_EXPANDED,
                            .totals = !kept,
-                           .left_out = t->left_out,
+                           .left_out = t->s.training.left_out,
                            .stride = t->stride,
                            .no_pace = t->no_pace };
     RoleMemory *memory = mem_zero(g->roles_n + 1, sizeof *memory);
@@ -54,10 +54,10 @@ static void try_graph(const Plan *p, PlanCandidate *c, Try *t, Report *kept, con
     } else if (t->depth == PLAN_BOUNDED) {
         double ns;
         c->fate = PLAN_TOO_SLOW;
-        if (sim_bound(&ns, g, &t->s.machine, &p->sw, t->left_out, err))
+        if (sim_bound(&ns, g, &t->s.machine, &p->sw, t->s.training.left_out, err))
             c->bound_s = fmax(c->bound_s, ns / 1e9);
     } else if (sim_run(&result, g, &t->s.machine, &p->sw, &options, err)) {
-        t->unsteady = result.repeated != t->left_out;
+        t->unsteady = result.repeated != t->s.training.left_out;
         if (!t->unsteady) {
             report_fill(&report, &t->s, g, &result, memory, NAN);
             if (t->depth == PLAN_EXPANDED) {
@@ -91,13 +91,11 @@ void plan_try(const Plan *p, PlanCandidate *c, PlanDepth depth, Report *kept, Er
         Graph g = { 0 };
         t.s.training.micro_batches = n;
         t.s.training.left_out = meant - n;
-        t.left_out = meant - n;
         t.stride = way.stride;
         t.no_pace = way.no_pace;
         t.unsteady = false;
         bool built = build_graph(&g, &t.s, &p->sw, err);
         t.s.training.micro_batches = meant;
-        t.s.training.left_out = 0;
         if (built)
             try_graph(p, c, &t, kept, &g, err);
         graph_free(&g);

@@ -439,6 +439,8 @@ static void explain_between(Plan *p)
 {
     enum { BETWEEN = 8 };
     const PlanOptions *o = p->options;
+    if (o->objective != PLAN_FEWEST)
+        return;
     char list[TEXT_CAP] = "", text[2 * TEXT_CAP];
     const PlanCandidate *best = &p->candidates[p->order[0]];
     uint32_t gpus = plan_gpus(best), below = 0;
@@ -449,7 +451,7 @@ static void explain_between(Plan *p)
     size_t at = 0;
     for (uint32_t n = below / node * node + step; below > 0 && n < gpus; n += step)
         at += (size_t)snprintf(list + at, sizeof list - at, "%s%" PRIu32, at > 0 ? "," : "", n);
-    if (o->objective != PLAN_FEWEST || at == 0)
+    if (at == 0)
         return;
     snprintf(text, sizeof text,
              "Of fewer GPUs %" PRIu32 " were the most tried: --gpus %.400s tries those between",

@@ -4,6 +4,9 @@
 #ifndef LOCKSTEP_TESTS_BUILT_H
 #define LOCKSTEP_TESTS_BUILT_H
 
+#include <stdarg.h>
+#include <stdio.h>
+
 #include "sim/build.h"
 #include "sim/engine.h"
 #include "tests/check.h"
@@ -32,6 +35,20 @@ static inline bool built_with(Built *b, JsonDoc *doc, const Setting *settings,
 static inline bool built_from(Built *b, JsonDoc *doc, Err *err)
 {
     return built_with(b, doc, NULL, 0, err);
+}
+
+/* From a format of JSON, as printf has it. */
+__attribute__((format(printf, 2, 3))) static inline bool built_text(Built *b,
+                                                                    const char *format, ...)
+{
+    char text[4096];
+    va_list args;
+    Err err = { 0 };
+    va_start(args, format);
+    int n = vsnprintf(text, sizeof text, format, args);
+    va_end(args);
+    ASSERT(n >= 0 && (size_t)n < sizeof text);
+    return built_from(b, json_parse(text, (size_t)n, "test", &err), &err);
 }
 
 static inline bool built_read(Built *b, const char *scenario, const Setting *settings,

@@ -246,20 +246,11 @@ uint32_t unit_copy_out(Build *b, UnitType *u, const Owned *o)
     return u->copy_out;
 }
 
-/* An op that does nothing but free what its arguments will say. */
-static uint32_t freeing_segment(Graph *g, const char *name, Slot slot, uint32_t layout)
-{
-    Op op = { .kind = OP_RELEASE, .phase = PHASE_UPDATE, .lane = LANE_COMPUTE };
-    uint32_t s = start_segment(g, SEGMENT_OTHER, name, op);
-    g->segments[s].layout[slot] = layout;
-    return s;
-}
-
 uint32_t unit_release(Build *b, UnitType *u)
 {
     uint32_t layout = u->of->param_layout;
     if (u->release == NONE_U32) {
-        u->release = freeing_segment(b->g, "reshard unit", SLOT_PARAM, layout);
+        u->release = idle_segment(b->g, "reshard unit", PHASE_UPDATE, SLOT_PARAM, layout);
         arg_each(b->g, SLOT_PARAM, layout, ARG_READ, false, true);
     }
     return u->release;
@@ -269,7 +260,8 @@ uint32_t unit_retire(Build *b, UnitType *u)
 {
     Slot slot = unit_input_slot(u);
     if (u->retire == NONE_U32) {
-        u->retire = freeing_segment(b->g, "wait reduce-scatter", slot, u->input_layout);
+        u->retire =
+            idle_segment(b->g, "wait reduce-scatter", PHASE_UPDATE, slot, u->input_layout);
         part_args(b->g, u, slot, ARG_READ, false, true);
     }
     return u->retire;

@@ -135,6 +135,17 @@ uint64_t layout_bytes(const Graph *g, uint32_t layout)
     return bytes;
 }
 
+uint32_t idle_segment(Graph *g, const char *name, OpPhase phase, Slot slot, uint32_t layout)
+{
+    uint32_t s = graph_segment(g, SEGMENT_OTHER, name);
+    g->segments[s].layout[slot] = layout;
+    graph_op(g, (Op){ .kind = OP_RELEASE,
+                      .phase = phase,
+                      .lane = LANE_COMPUTE,
+                      .name = g->segments[s].name });
+    return s;
+}
+
 void arg_each(Graph *g, Slot slot, uint32_t layout, ArgMode mode, bool born, bool dies)
 {
     for (uint32_t i = 0; layout != NONE_U32 && i < g->layouts[layout].tensor_n; i++)

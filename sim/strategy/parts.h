@@ -73,6 +73,9 @@ uint32_t block_of(const Build *b, const Instance *i);
  * after which its gradient is final. */
 const uint32_t *ready_ops(const Build *b, uint32_t block, uint32_t segment);
 
+/* A segment with one op, without work: its arguments, which the caller adds, begin or end. */
+uint32_t idle_segment(Graph *g, const char *name, OpPhase phase, Slot slot, uint32_t layout);
+
 /* The newest op touches every tensor of the layout. */
 void arg_each(Graph *g, Slot slot, uint32_t layout, ArgMode mode, bool born, bool dies);
 

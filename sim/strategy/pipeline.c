@@ -267,8 +267,7 @@ static void give_home(Build *b, uint32_t block, uint32_t stage)
 static uint32_t parts_of_boundary(const Build *b)
 {
     uint32_t tp = b->s->parallel.tp;
-    bool whole = b->s->model.kind == MODEL_TRANSFORMER && !b->s->parallel.sequence_parallel;
-    if (b->s->parallel.pp == 1 || tp == 1 || !whole || !b->sw->p2p_scatter_gather)
+    if (!sends_parts(b))
         return 1;
     uint64_t elements =
         b->boundary_bytes / dtype_bytes(layout_tensor(b->g, b->boundary_layout, 0)->dtype);

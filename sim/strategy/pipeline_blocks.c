@@ -19,10 +19,10 @@ GradMode line_grad_mode(const Line *l, uint32_t way)
 uint32_t line_way(const Line *l, uint32_t micro_batch)
 {
     const Scenario *s = l->b->s;
-    bool reduces = s->parallel.strategy == STRATEGY_DDP && has_replicas(l->b);
-    if (l->adds_last)
-        return reduces && micro_batch + 1 == s->training.micro_batches;
-    return micro_batch > 0;
+    if (!l->adds_last)
+        return micro_batch > 0;
+    bool last = micro_batch + 1 == s->training.micro_batches;
+    return last && s->parallel.strategy == STRATEGY_DDP && has_replicas(l->b);
 }
 
 static uint32_t line_frame_if(const Segment *s, Slot slot, uint32_t frame)
@@ -93,9 +93,9 @@ static uint32_t first_user(const Graph *g, uint32_t segment, Slot slot)
 
 static uint32_t input_segment(Line *l, uint32_t layout)
 {
-    for (uint32_t i = 0; i < l->transfers_n; i++)
-        if (l->transfers[i].lane == LANE_COPY && l->transfers[i].layout == layout)
-            return l->transfers[i].segment;
+    uint32_t known = line_known_segment(l, LANE_COPY, 0, layout);
+    if (known != NONE_U32)
+        return known;
     Graph *g = l->g;
     uint64_t bytes = layout_bytes(g, layout);
     DType dtype = layout_tensor(g, layout, 0)->dtype;
@@ -109,9 +109,7 @@ static uint32_t input_segment(Line *l, uint32_t layout)
                       .u.elements = bytes / dtype_bytes(dtype),
                       .write_bytes = bytes });
     arg_each(g, SLOT_DATA, layout, ARG_WRITE, true, false);
-    GROW(l->transfers, l->transfers_n, l->transfers_cap);
-    l->transfers[l->transfers_n++] = (Transfer){ LANE_COPY, 0, layout, s };
-    return s;
+    return line_know_segment(l, (Transfer){ LANE_COPY, 0, layout, s });
 }
 
 /* Tokens or targets of a micro-batch, for the blocks that read them. */

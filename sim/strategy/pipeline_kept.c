@@ -77,22 +77,14 @@ void line_keep_sent(Line *l, const Action *x, uint32_t frame)
 static uint32_t end_segment(Line *l, uint32_t layout, bool born)
 {
     Graph *g = l->g;
-    for (uint32_t i = 0; i < l->transfers_n; i++) {
-        const Transfer *t = &l->transfers[i]; /* nothing else is there of the host's lane */
-        if (t->lane == LANE_HOST && t->layout == layout && t->peer == born)
-            return t->segment;
-    }
-    const char *name = born ? "output kept" : "output let go";
-    uint32_t s = graph_segment(g, SEGMENT_OTHER, name);
-    g->segments[s].layout[SLOT_OUT] = layout;
-    graph_op(g, (Op){ .kind = OP_RELEASE,
-                      .phase = PHASE_DGRAD,
-                      .lane = LANE_COMPUTE,
-                      .name = intern(&g->names, name) });
+    /* nothing else is there of the host's lane */
+    uint32_t known = line_known_segment(l, LANE_HOST, born, layout);
+    if (known != NONE_U32)
+        return known;
+    uint32_t s =
+        idle_segment(g, born ? "output kept" : "output let go", PHASE_DGRAD, SLOT_OUT, layout);
     arg_each(g, SLOT_OUT, layout, born ? ARG_WRITE : ARG_READ, born, !born);
-    GROW(l->transfers, l->transfers_n, l->transfers_cap);
-    l->transfers[l->transfers_n++] = (Transfer){ LANE_HOST, born, layout, s };
-    return s;
+    return line_know_segment(l, (Transfer){ LANE_HOST, born, layout, s });
 }
 
 static void end_at(Line *l, uint32_t micro_batch, uint32_t chunk, const Kept *k, bool born)

@@ -150,6 +150,9 @@ static inline uint32_t line_chunk(const Line *l, const Action *x)
 }
 
 /* ---- pipeline_transfers.c ---- */
+/* One segment for each lane, peer and layout; not only of transfers.  NONE_U32: none yet. */
+uint32_t line_known_segment(const Line *l, Lane lane, uint32_t peer, uint32_t layout);
+uint32_t line_know_segment(Line *l, Transfer transfer); /* returns its segment */
 void line_find_ways(Line *l, uint32_t turns, Arena *scratch);
 void line_receive(Line *l, uint32_t action); /* posts the receive of an action, if it has one */
 /* What an action received, whole. */

@@ -54,18 +54,31 @@ static uint32_t make_transfer(const Line *l, Lane lane, uint32_t peer, uint32_t 
     return s;
 }
 
-/* One segment per lane, peer and layout: a handful per role. */
-static uint32_t transfer_segment(Line *l, Lane lane, uint32_t peer, uint32_t layout)
+uint32_t line_known_segment(const Line *l, Lane lane, uint32_t peer, uint32_t layout)
 {
     for (uint32_t i = 0; i < l->transfers_n; i++) {
         const Transfer *t = &l->transfers[i];
         if (t->lane == lane && t->peer == peer && t->layout == layout)
             return t->segment;
     }
+    return NONE_U32;
+}
+
+uint32_t line_know_segment(Line *l, Transfer transfer)
+{
     GROW(l->transfers, l->transfers_n, l->transfers_cap);
+    l->transfers[l->transfers_n++] = transfer;
+    return transfer.segment;
+}
+
+/* One segment per lane, peer and layout: a handful per role. */
+static uint32_t transfer_segment(Line *l, Lane lane, uint32_t peer, uint32_t layout)
+{
+    uint32_t known = line_known_segment(l, lane, peer, layout);
+    if (known != NONE_U32)
+        return known;
     uint32_t segment = make_transfer(l, lane, peer, layout);
-    l->transfers[l->transfers_n++] = (Transfer){ lane, peer, layout, segment };
-    return segment;
+    return line_know_segment(l, (Transfer){ lane, peer, layout, segment });
 }
 
 /* Chunks that lead up the stages have lanes of their own: a stage's two neighbours would wait for
@@ -185,11 +198,9 @@ static uint32_t gather_segment(Line *l, bool backward, uint32_t layout)
     Graph *g = l->g;
     const char *name = backward ? "gather grad" : "gather act";
     Slot slot = backward ? SLOT_DOUT : SLOT_IN;
-    for (uint32_t i = 0; i < l->transfers_n; i++) {
-        const Transfer *t = &l->transfers[i];
-        if (t->lane == LANE_COMPUTE && t->peer == backward && t->layout == layout)
-            return t->segment;
-    }
+    uint32_t known = line_known_segment(l, LANE_COMPUTE, backward, layout);
+    if (known != NONE_U32)
+        return known;
     uint32_t s = graph_segment(g, SEGMENT_GATHER, name);
     g->segments[s].layout[slot] = layout;
     graph_op(g, (Op){ .kind = OP_ALL_GATHER,
@@ -200,9 +211,7 @@ static uint32_t gather_segment(Line *l, bool backward, uint32_t layout)
                       .u.comm = { .bytes = boundary_bytes(l, layout),
                                   .group = l->b->group[GROUP_TP] } });
     arg_each(g, slot, layout, ARG_UPDATE, false, false);
-    GROW(l->transfers, l->transfers_n, l->transfers_cap);
-    l->transfers[l->transfers_n++] = (Transfer){ LANE_COMPUTE, backward, layout, s };
-    return s;
+    return line_know_segment(l, (Transfer){ LANE_COMPUTE, backward, layout, s });
 }
 
 Received line_arrive(Line *l, uint32_t action)
